@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Both make a virtual environment in .venv first. PYTHON chooses the interpreter (3.11 or newer).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export JAX_PLATFORMS ?= cpu
+
+.PHONY: demo test test-slow lint docs clean
+
+demo: $(VENV)/.installed
+	$(BIN)/python -m benchmarks engel
+
+test: lint
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.installed
+	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info docs/_build

@@ -1,0 +1,36 @@
+"""Settings of every test: strict JAX, deterministic hypothesis, and prose whose code must run.
+
+Tests run with 64-bit floats, so that float32 and narrower are asked for by name. Docstrings and
+documentation pages run with JAX's own default of 32 bits, as a reader will run them.
+"""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import hypothesis
+import jax
+import pytest
+from sybil import Sybil
+from sybil.parsers.myst import PythonCodeBlockParser
+
+jax.config.update("jax_num_cpu_devices", 8)
+
+hypothesis.settings.register_profile(
+    "deterministic", deadline=None, derandomize=True, max_examples=50, print_blob=True
+)
+hypothesis.settings.load_profile("deterministic")
+
+# All code blocks of one page share a namespace and run from top to bottom.
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser()], patterns=["README.md", "docs/**/*.md"]
+).pytest()
+
+
+@pytest.fixture(autouse=True)
+def strict_jax(request: pytest.FixtureRequest) -> None:
+    """64-bit floats and no silent rank promotion in tests, JAX's defaults in prose."""
+    is_test = isinstance(request.node, pytest.Function)
+    jax.config.update("jax_enable_x64", is_test)
+    jax.config.update("jax_numpy_rank_promotion", "raise" if is_test else "allow")

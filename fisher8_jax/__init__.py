@@ -1,0 +1,6 @@
+"""Fisher8 for JAX: networks that predict a mean and an honest uncertainty."""
+
+from fisher8_jax._fisher8 import fisher8 as fisher8
+from fisher8_jax._fisher8 import fisher8_nll as fisher8_nll
+from fisher8_jax.families import Family as Family
+from fisher8_jax.families import Gaussian as Gaussian

@@ -1,0 +1,116 @@
+"""Arithmetic that stays right at the ends of the floating-point range; knows no likelihood.
+
+Three ideas carry this file:
+
+* Quantities that overflow on their own but not after normalisation travel as
+  `Scaled(value, log_scale)`, meaning `value * exp(log_scale)`.
+* A vector is divided by its largest magnitude before it is squared, so no norm overflows.
+* Zero is guarded by `where(q == 0, 1, q)`, never by `maximum(q, eps)`: the guard must not change
+  any vector that has a direction. Infinities and nans are not guarded; they must stay loud.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+AxisName = str | tuple[str, ...]
+
+
+class Scaled(NamedTuple):
+    """The array `value * exp(log_scale)`, kept apart because the product may overflow.
+
+    `log_scale` is None where the product is simply `value`.
+    """
+
+    value: Array
+    log_scale: Array | None = None
+
+
+class ScaledNorm(NamedTuple):
+    """The L2 norm `exp(log_max) * sqrt(sum_sq)`; `log_max` is -inf for an all-zero vector."""
+
+    log_max: Array
+    sum_sq: Array
+
+
+def at_least_float32(x: Array) -> Array:
+    """Casts half-precision arrays to float32 and leaves wider ones alone."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def multiply_by_exp(x: Array, log_factor: Array) -> Array:
+    """`x * exp(log_factor)`, finite whenever the product is, and 0 wherever `x` is 0.
+
+    The factor is applied in two halves because `exp(log_factor)` alone overflows at half the range
+    of inputs whose product is representable.
+    """
+    half = jnp.exp(0.5 * log_factor)
+    return jnp.where(x == 0, x, (x * half) * half)
+
+
+def log_softplus(x: Array) -> Array:
+    """`log(log(1 + exp(x)))` for every finite `x`, with a finite derivative.
+
+    Below -20 the softplus is `e - e^2/2` with `e = exp(x)`, so its log is `x - e/2` to double
+    precision; evaluating it directly would underflow to `log(0)`.
+    """
+    is_tail = x < -20
+    body = jnp.log(jax.nn.softplus(jnp.where(is_tail, 0, x)))
+    tail = jnp.where(is_tail, x, -20)
+    return jnp.where(is_tail, tail - 0.5 * jnp.exp(tail), body)
+
+
+def log_magnitude(x: Scaled) -> Array:
+    """The logarithm of `|value * exp(log_scale)|`, -inf where the value is 0."""
+    log_abs = jnp.log(jnp.abs(x.value))
+    if x.log_scale is None:
+        return log_abs
+    return jnp.where(x.value == 0, log_abs, log_abs + x.log_scale)
+
+
+def rescale(x: Scaled, log_divisor: Array) -> Array:
+    """`value * exp(log_scale - log_divisor)`."""
+    log_factor = -log_divisor if x.log_scale is None else x.log_scale - log_divisor
+    return multiply_by_exp(x.value, jnp.broadcast_to(log_factor, x.value.shape))
+
+
+def materialize(x: Scaled) -> Array:
+    """`value * exp(log_scale)` as a plain array; overflows where the product does."""
+    return x.value if x.log_scale is None else multiply_by_exp(x.value, x.log_scale)
+
+
+def l2_norm(x: Scaled, axis: tuple[int, ...], axis_name: AxisName | None = None) -> ScaledNorm:
+    """The L2 norm over `axis` and over the mapped `axis_name`, safe from overflow and underflow."""
+    # pmax has no derivative rule, and none is wanted here.
+    log_max = lax.stop_gradient(jnp.max(log_magnitude(x), axis, keepdims=True, initial=-jnp.inf))
+    if axis_name is not None:
+        log_max = lax.pmax(log_max, axis_name)
+    sum_sq = jnp.sum(jnp.square(rescale(x, _zero_if_empty(log_max))), axis, keepdims=True)
+    if axis_name is not None:
+        sum_sq = lax.psum(sum_sq, axis_name)
+    return ScaledNorm(log_max, sum_sq)
+
+
+def combine_norms(a: ScaledNorm, b: ScaledNorm) -> ScaledNorm:
+    """The norm of two vectors laid end to end, from the norms of each."""
+    log_max = jnp.maximum(a.log_max, b.log_max)
+    reference = _zero_if_empty(log_max)
+
+    def contribution(norm: ScaledNorm) -> Array:
+        return norm.sum_sq * jnp.exp(2 * (norm.log_max - reference))
+
+    return ScaledNorm(log_max, contribution(a) + contribution(b))
+
+
+def divide_by_norm(x: Scaled, norm: ScaledNorm) -> Array:
+    """`x / norm`; zeros where the norm is 0, nan everywhere where the norm is not finite."""
+    sum_sq = jnp.where(norm.sum_sq == 0, 1, norm.sum_sq)
+    # One infinite entry would turn every other into a silent 0: spread the alarm instead.
+    loud = jnp.where(norm.log_max == jnp.inf, jnp.nan, jnp.zeros_like(sum_sq))
+    return rescale(x, _zero_if_empty(norm.log_max)) * lax.rsqrt(sum_sq + loud)
+
+
+def _zero_if_empty(log_max: Array) -> Array:
+    return jnp.where(log_max == -jnp.inf, 0, log_max)

@@ -1,0 +1,131 @@
+"""What a likelihood must answer so that Fisher8, the metrics and the KL radius can use it.
+
+A *family* is a frozen pytree whose array fields are the raw outputs of a network, in coordinates
+that may take any real value, and whose static fields are hyper-parameters. Three examples fix the
+vocabulary:
+
+* `Gaussian(mean, log_variance)`: two scalar parameters per target, event shape ().
+* a Student-t with fixed degrees of freedom: the same two fields plus one static field.
+* a multivariate Gaussian over `d` coordinates: `mean` has one event axis of length `d`, its
+  factor has two.
+
+Every array field has shape `batch_shape + its own parameter axes`; targets have shape
+`batch_shape + event_shape`. A *tangent* or *cotangent* of a distribution is an instance of the same
+class that holds derivatives in its fields.
+
+Families are final: a concrete family subclasses `Family` directly, decorated by `@family`, and no
+method that is implemented here is overridden.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
+
+import jax
+from jax import Array
+
+from fisher8_jax._checks import check_floating, check_targets
+from fisher8_jax._numerics import Scaled
+
+FamilyClass = TypeVar("FamilyClass", bound=type)
+
+
+def static_field(**kwargs: Any) -> Any:
+    """A dataclass field that is part of the tree's structure instead of being a leaf."""
+    return dataclasses.field(metadata={"static": True}, **kwargs)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static_field, dataclasses.field))
+def family(cls: FamilyClass) -> FamilyClass:
+    """Makes `cls` a frozen dataclass and registers it as a pytree with named leaves."""
+    dataclasses.dataclass(frozen=True)(cls)  # changes the class in place
+    jax.tree_util.register_dataclass(cls)
+    return cls
+
+
+class Family(abc.ABC):
+    """A parametric likelihood in unconstrained coordinates with a known Fisher information."""
+
+    if TYPE_CHECKING:  # A field or a property, as the family likes.
+
+        @property
+        def mean(self) -> Array: ...
+
+        @property
+        def variance(self) -> Array: ...
+
+    @property
+    @abc.abstractmethod
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape shared by all predictions; raises when the fields do not fit together."""
+
+    @property
+    @abc.abstractmethod
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one target, () for scalar likelihoods."""
+
+    @abc.abstractmethod
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """Negative log-likelihood, one value per element of the batch shape.
+
+        `constant=False` leaves out the terms that depend on nothing at all, such as `ln(2 pi)/2`.
+        """
+
+    @abc.abstractmethod
+    def natural(self, cotangent: Self) -> Self:
+        """The inverse Fisher information times a cotangent, one element at a time."""
+
+    @abc.abstractmethod
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """The natural gradient of `nll`, field by field, computed without overflow.
+
+        Families without a closed form return `natural_score_by_autodiff(self, targets)`.
+        """
+
+    @abc.abstractmethod
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`tangent' F tangent`, one value per element: twice the KL divergence of a small step."""
+
+    @abc.abstractmethod
+    def kl(self, other: Self) -> Array:
+        """The exact divergence `KL(self || other)`, one value per element."""
+
+    @abc.abstractmethod
+    def cdf(self, targets: Array) -> Array:
+        """The probability of a value at most `targets`."""
+
+    @abc.abstractmethod
+    def quantile(self, probability: Array) -> Array:
+        """The smallest value whose cdf reaches `probability`."""
+
+    @abc.abstractmethod
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Independent draws of shape `sample_shape + batch_shape + event_shape`."""
+
+    def parameters(self) -> dict[str, Array]:
+        """The array fields by name, checked to be floating point."""
+        return {name: check_floating(name, getattr(self, name)) for name in array_fields(self)}
+
+    def check_targets(self, targets: Array) -> Array:
+        """`targets` as an array of shape `batch_shape + event_shape`, or an error that says why."""
+        return check_targets(targets, self.batch_shape + self.event_shape)
+
+
+def array_fields(dist: Family) -> tuple[str, ...]:
+    """The names of the fields that hold arrays, in order."""
+    fields = dataclasses.fields(dist)  # type: ignore[arg-type]
+    return tuple(field.name for field in fields if not field.metadata.get("static", False))
+
+
+def natural_score_by_autodiff(dist: Family, targets: Array) -> dict[str, Scaled]:
+    """`dist.natural` of the gradient of `dist.nll`, for families without a closed form."""
+    values, pull_back = jax.vjp(lambda d: d.nll(targets), dist)
+    (cotangent,) = pull_back(jax.numpy.ones_like(values))
+    natural = dist.natural(cotangent)
+    return {name: Scaled(getattr(natural, name)) for name in array_fields(natural)}
+
+
+def map_parameters(function: Callable[[Array], Array], dist: Family) -> Family:
+    """`dist` with `function` applied to every array field."""
+    return jax.tree.map(function, dist)

@@ -1,0 +1,175 @@
+"""The Gaussian with a predicted variance, the likelihood of the Fisher8 paper."""
+
+import math
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import ndtr, ndtri
+
+from fisher8_jax._checks import check_positive, check_same_shape
+from fisher8_jax._numerics import Scaled, at_least_float32, log_softplus, multiply_by_exp
+from fisher8_jax.families.contract import Family, family
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+# exp(2 * 40) is still representable in float32; beyond it squared residuals travel as logarithms.
+_LARGEST_PLAIN_LOG_Z = 40.0
+
+
+@family
+class Gaussian(Family):
+    """Normal distribution `N(mean, exp(log_variance))`, one per element.
+
+    In the coordinates `(mean, log_variance)` the Fisher information and its inverse are
+
+        F    = diag(exp(-log_variance), 1/2)
+        F^-1 = diag(exp(log_variance), 2)
+
+    so the natural gradient of the NLL is `(mean - targets, 1 - z^2)` with the standardised residual
+    `z = (targets - mean) / exp(log_variance / 2)`.
+
+    Args:
+        mean: predicted means, any shape.
+        log_variance: predicted natural logarithms of the variance, the same shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dist = Gaussian(mean=jnp.zeros(3), log_variance=jnp.zeros(3))
+        >>> dist.nll(jnp.array([0.0, 1.0, 2.0]), constant=False)
+        Array([0. , 0.5, 2. ], dtype=float32)
+
+    Reference:
+        Fisher8, UAI 2026: the loss and its Fisher information, section 3.
+    """
+
+    mean: Array
+    log_variance: Array
+
+    @classmethod
+    def from_log_std(cls, mean: Array, log_std: Array) -> Self:
+        """From a head that outputs `ln(std)`."""
+        return cls(mean, 2 * jnp.asarray(log_std))
+
+    @classmethod
+    def from_std(cls, mean: Array, std: Array) -> Self:
+        """From standard deviations that are already positive."""
+        return cls(mean, 2 * jnp.log(jnp.asarray(std)))
+
+    @classmethod
+    def from_softplus_std(cls, mean: Array, raw: Array) -> Self:
+        """From a head with `std = softplus(raw)`, exact in log space for any finite `raw`.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> dist = Gaussian.from_softplus_std(mean=jnp.zeros(1), raw=jnp.array([-500.0]))
+            >>> dist.log_variance
+            Array([-1000.], dtype=float32)
+        """
+        return cls(mean, 2 * log_softplus(jnp.asarray(raw)))
+
+    @classmethod
+    def from_softplus_variance(cls, mean: Array, raw: Array, *, min_variance: float = 0.0) -> Self:
+        """From a head with `variance = softplus(raw) + min_variance`."""
+        log_variance = log_softplus(jnp.asarray(raw))
+        if min_variance != 0:
+            check_positive("min_variance", min_variance)
+            log_variance = jnp.logaddexp(log_variance, math.log(min_variance))
+        return cls(mean, log_variance)
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return check_same_shape(self.parameters())
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def variance(self) -> Array:
+        """`exp(log_variance)`."""
+        return jnp.exp(self.log_variance)
+
+    @property
+    def std(self) -> Array:
+        """`exp(log_variance / 2)`."""
+        return jnp.exp(0.5 * self.log_variance)
+
+    def standardize(self, targets: Array) -> Array:
+        """`z = (targets - mean) / std`, without forming a variance that may overflow."""
+        residual = self.check_targets(targets) - self.mean
+        return multiply_by_exp(residual, -0.5 * self.log_variance)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`log_variance/2 + z^2/2`, plus `ln(2 pi)/2` with the constant."""
+        values = 0.5 * (self.log_variance + jnp.square(self.standardize(targets)))
+        return values + HALF_LOG_2PI if constant else values
+
+    def natural(self, cotangent: Self) -> Self:
+        """`(exp(log_variance) * d_mean, 2 * d_log_variance)`.
+
+        In float32 the first is exact as long as the cotangent itself neither overflowed nor
+        vanished, which for the NLL means a `|log_variance|` below about 85.
+        """
+        mean = at_least_float32(cotangent.mean)
+        log_variance = at_least_float32(cotangent.log_variance)
+        return type(self)(multiply_by_exp(mean, self.log_variance), 2 * log_variance)
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """`(mean - targets, 1 - z^2)`, right for every finite input."""
+        targets = at_least_float32(self.check_targets(targets))
+        mean, log_variance = at_least_float32(self.mean), at_least_float32(self.log_variance)
+        residual = mean - targets
+        # Halved first, because the difference of two huge numbers may overflow.
+        half_residual = 0.5 * mean - 0.5 * targets
+        overflows = jnp.isinf(residual)
+        log_z = jnp.log(jnp.abs(half_residual)) + math.log(2) - 0.5 * log_variance
+        is_huge = log_z > _LARGEST_PLAIN_LOG_Z
+        z = 2 * multiply_by_exp(half_residual, -0.5 * jnp.where(is_huge, 0, log_variance))
+        return {
+            "mean": Scaled(
+                jnp.where(overflows, half_residual, residual),
+                jnp.where(overflows, jnp.asarray(math.log(2), residual.dtype), 0),
+            ),
+            "log_variance": Scaled(
+                jnp.where(is_huge, -1, 1 - jnp.square(jnp.where(is_huge, 0, z))),
+                jnp.where(is_huge, 2 * log_z, 0),
+            ),
+        }
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`exp(-log_variance) * d_mean^2 + d_log_variance^2 / 2`."""
+        mean = multiply_by_exp(tangent.mean, -0.5 * self.log_variance)
+        return jnp.square(mean) + 0.5 * jnp.square(tangent.log_variance)
+
+    def kl(self, other: Self) -> Array:
+        """`KL(self || other)`, free of cancellation when the two are close."""
+        difference = self.log_variance - other.log_variance
+        shift = multiply_by_exp(other.mean - self.mean, -0.5 * other.log_variance)
+        return 0.5 * (jnp.expm1(difference) - difference + jnp.square(shift))
+
+    def cdf(self, targets: Array) -> Array:
+        """`Phi(z)`."""
+        return ndtr(self.standardize(targets))
+
+    def quantile(self, probability: Array) -> Array:
+        """`mean + std * Phi^-1(probability)`; `probability` broadcasts against the batch."""
+        return self.mean + self.std * ndtri(jnp.asarray(probability, self.mean.dtype))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """`mean + std * e` with standard normal `e`."""
+        shape = (*sample_shape, *self.batch_shape)
+        return self.mean + self.std * jax.random.normal(key, shape, self.mean.dtype)
+
+    def unscale(self, shift: Array, scale: Array) -> Self:
+        """The distribution of `scale * y + shift`: back to the units of the original targets.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> dist = Gaussian(jnp.zeros(1), jnp.zeros(1)).unscale(shift=3.0, scale=2.0)
+            >>> float(dist.mean[0]), float(dist.std[0])
+            (3.0, 2.0)
+        """
+        log_scale = jnp.log(jnp.abs(jnp.asarray(scale, self.log_variance.dtype)))
+        return type(self)(self.mean * scale + shift, self.log_variance + 2 * log_scale)
