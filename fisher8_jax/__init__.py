@@ -2,5 +2,6 @@
 
 from fisher8_jax._fisher8 import fisher8 as fisher8
 from fisher8_jax._fisher8 import fisher8_nll as fisher8_nll
+from fisher8_jax._microbatches import microbatched_value_and_grad as microbatched_value_and_grad
 from fisher8_jax.families import Family as Family
 from fisher8_jax.families import Gaussian as Gaussian
