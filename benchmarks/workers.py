@@ -84,7 +84,9 @@ def _dispatch(connections: dict[Connection, int], queues: list[list[Any]], repor
             try:
                 kind, value = connection.recv()
             except EOFError:
-                raise RuntimeError("A worker process died. Run the command again to go on.") from None
+                raise RuntimeError(
+                    "A worker process died. Run the command again to go on."
+                ) from None
             if kind == "failed":
                 raise RuntimeError(f"A job failed in a worker process:\n{value}")
             if kind == "progress":
