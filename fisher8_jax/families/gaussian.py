@@ -151,16 +151,22 @@ class Gaussian(Family):
 
     def cdf(self, targets: Array) -> Array:
         """`Phi(z)`."""
-        return ndtr(self.standardize(targets))
+        z = self.standardize(targets)
+        # Evaluated in at least float32: the special functions know no half precision.
+        return ndtr(at_least_float32(z)).astype(z.dtype)
 
     def quantile(self, probability: Array) -> Array:
         """`mean + std * Phi^-1(probability)`; `probability` broadcasts against the batch."""
-        return self.mean + self.std * ndtri(jnp.asarray(probability, self.mean.dtype))
+        dtype = jnp.result_type(self.mean, self.log_variance)
+        z = ndtri(at_least_float32(jnp.asarray(probability, dtype)))
+        return self.mean + self.std * z.astype(dtype)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`mean + std * e` with standard normal `e`."""
         shape = (*sample_shape, *self.batch_shape)
-        return self.mean + self.std * jax.random.normal(key, shape, self.mean.dtype)
+        dtype = jnp.result_type(self.mean, self.log_variance)
+        std, mean = jnp.broadcast_to(self.std, shape), jnp.broadcast_to(self.mean, shape)
+        return mean + std * jax.random.normal(key, shape, dtype)
 
     def unscale(self, shift: Array, scale: Array) -> Self:
         """The distribution of `scale * y + shift`: back to the units of the original targets.
