@@ -23,8 +23,8 @@ from benchmarks.sinusoid_plan import (
     LOW,
     NOISES,
     POINTS,
-    SETTINGS,
     Job,
+    setting_of,
     true_mean,
 )
 from benchmarks.store import Store
@@ -80,7 +80,7 @@ def run_job(job: Job, report: Report) -> None:
 
 def make_recipe(job: Job) -> Recipe:
     """The published network and optimiser, with log-variance outputs."""
-    setting = SETTINGS[job.setting][job.method]
+    setting = setting_of(job.setting, job.method)
     fields = {"link": Gaussian, "max_kl": setting.max_kl, "radius_mode": "target"}
     method = with_fields(METHODS[job.method], **fields)
     optimizer = _momentum if setting.momentum else optax.sgd
@@ -110,7 +110,7 @@ def draw_lanes(job: Job) -> Lanes:
 
 def draw_params(job: Job) -> Any:
     """Stacked initial parameters, the same for every method and noise."""
-    setting = SETTINGS[job.setting][job.method]
+    setting = setting_of(job.setting, job.method)
 
     def draw(seed: int) -> Any:
         rng = generator("sinusoid", seed, "init")
@@ -133,7 +133,7 @@ def draw_chunk(job: Job, first: int) -> Schedule:
     ]
     rows = np.stack([order for order, _ in drawn], axis=1)
     factor = np.ones(steps)
-    if SETTINGS[job.setting][job.method].decay == "cosine":
+    if setting_of(job.setting, job.method).decay == "cosine":
         factor = 0.5 * (1 + np.cos(math.pi * (first + np.arange(steps)) / job.steps))
     return Schedule(rows, drawn[0][1], factor.astype(np.float32))
 
@@ -146,9 +146,7 @@ def _seeds(job: Job) -> range:
     return range(job.seeds)
 
 
-def _resume(
-    job: Job, recipe: Recipe, sources: Sources, lanes: Lanes
-) -> tuple[TrainState, Looks]:
+def _resume(job: Job, recipe: Recipe, sources: Sources, lanes: Lanes) -> tuple[TrainState, Looks]:
     state = start(recipe, draw_params(job), None, sources, lanes)
     looks = _append(None, _look(job, recipe, state.params, sources))
     saved = load_checkpoint(job.checkpoint, job.spec, (state, looks))
@@ -182,7 +180,8 @@ def _look_compiled(recipe, params, inputs, mean, sigma) -> Looks:
     features = functools.partial(recipe.network.features, first)
     jacobian = local_jacobian_variance(features, inputs, radius=BALL)[SHOWN]
     kl = local_kl_variance(dist, inputs, radius=BALL)[SHOWN]
-    return Looks(*jax.vmap(errors)(params), jnp.log10(jacobian), jnp.log10(kl))
+    rmse, sigma_error = jax.vmap(errors)(params)
+    return Looks(rmse, sigma_error, jnp.log10(jacobian), jnp.log10(kl))
 
 
 def _result(job: Job, recipe: Recipe, params: Any, looks: Looks) -> dict[str, Any]:
