@@ -3,7 +3,8 @@
 Four methods, five seeds together, 700,000 steps. The training is kept after every 10,000 steps; a
 second start goes on from there and ends with the same numbers. `--setting literal` is the published
 description with PyTorch's default initialisation, `spread` places the first layer's units over the
-domain, and `best`, the default, adds momentum and a cosine decay. `python -m benchmarks report` draws the figure.
+domain, and `best`, the default, adds momentum and a cosine decay. `python -m
+benchmarks report` draws the figure.
 """
 
 import argparse

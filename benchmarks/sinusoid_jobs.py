@@ -52,10 +52,10 @@ SHOWN = slice(None, None, 5)  # the training points that maps and fits are kept 
 class Looks(NamedTuple):
     """What is seen after each chunk; the first axis is time."""
 
-    rmse: np.ndarray  # (times, seeds), to the true mean
-    sigma_error: np.ndarray  # (times, seeds), mean |sigma / true sigma - 1|
-    jacobian_variance: np.ndarray  # (times, shown points), log10, first seed
-    kl_variance: np.ndarray  # (times, shown points), log10, first seed
+    rmse: Any  # (times, seeds), to the true mean
+    sigma_error: Any  # (times, seeds), mean |sigma / true sigma - 1|
+    jacobian_variance: Any  # (times, shown points), log10, first seed
+    kl_variance: Any  # (times, shown points), log10, first seed
 
 
 def run_job(job: Job, report: Report) -> None:
@@ -74,7 +74,7 @@ def run_job(job: Job, report: Report) -> None:
         report(steps * job.seeds)
     result = _result(job, recipe, state.params, looks)
     store = Store(job.results)
-    store.write(job.cell, spec=job.spec, result=result, provenance=provenance())
+    store.write(job.cell, spec=job.spec, result=result, provenance=provenance(job.command))
     job.checkpoint.unlink(missing_ok=True)
 
 

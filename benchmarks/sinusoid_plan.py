@@ -84,6 +84,12 @@ class Job(NamedTuple):
         }
 
     @property
+    def command(self) -> str:
+        """What computes it."""
+        choice = f"--noises {self.noise} --methods {self.method} --setting {self.setting}"
+        return f"python -m benchmarks sinusoid {choice} --steps {self.steps} --seeds {self.seeds}"
+
+    @property
     def checkpoint(self) -> Path:
         """Where the unfinished training is kept."""
         return self.runs / f"{self.cell}.npz"
