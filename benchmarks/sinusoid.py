@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--setting", default="best", choices=tuple(SETTINGS))
     parser.add_argument("--steps", type=int, default=700_000)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--chunk", type=int, default=10_000, help="steps between checkpoints")
     parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS)
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="unfinished trainings")
     parser.add_argument("--workers", type=int, default=None, help="default: one per core on CPU")
@@ -33,7 +34,16 @@ def run(args: argparse.Namespace) -> int:
     """Runs what is missing and prints the errors of every method."""
     began = time.perf_counter()
     jobs = [
-        Job(noise, method, args.setting, args.steps, args.seeds, args.results, args.runs)
+        Job(
+            noise=noise,
+            method=method,
+            setting=args.setting,
+            steps=args.steps,
+            seeds=args.seeds,
+            chunk=args.chunk,
+            results=args.results,
+            runs=args.runs,
+        )
         for noise in args.noises
         for method in args.methods
     ]
