@@ -17,14 +17,13 @@ from benchmarks.provenance import provenance
 from benchmarks.seeds import generator, seed_of
 from benchmarks.sinusoid_plan import (
     BATCH,
-    CHUNK,
     HIGH,
     LEARNING_RATE,
     LOW,
     NOISES,
     POINTS,
-    SETTINGS,
     Job,
+    setting_of,
     true_mean,
 )
 from benchmarks.store import Store
@@ -52,10 +51,10 @@ SHOWN = slice(None, None, 5)  # the training points that maps and fits are kept 
 class Looks(NamedTuple):
     """What is seen after each chunk; the first axis is time."""
 
-    rmse: np.ndarray  # (times, seeds), to the true mean
-    sigma_error: np.ndarray  # (times, seeds), mean |sigma / true sigma - 1|
-    jacobian_variance: np.ndarray  # (times, shown points), log10, first seed
-    kl_variance: np.ndarray  # (times, shown points), log10, first seed
+    rmse: Any  # (times, seeds), to the true mean
+    sigma_error: Any  # (times, seeds), mean |sigma / true sigma - 1|
+    jacobian_variance: Any  # (times, shown points), log10, first seed
+    kl_variance: Any  # (times, shown points), log10, first seed
 
 
 def run_job(job: Job, report: Report) -> None:
@@ -66,7 +65,7 @@ def run_job(job: Job, report: Report) -> None:
     done = int(state.step)
     report(done * job.seeds)
     while done < job.steps:
-        chunk, steps = draw_chunk(job, done).chunk(0, CHUNK)
+        chunk, steps = draw_chunk(job, done).chunk(0, job.chunk)
         state, _ = train(recipe, state, sources, lanes, chunk, steps)
         looks = _append(looks, _look(job, recipe, state.params, sources))
         done += steps
@@ -74,13 +73,13 @@ def run_job(job: Job, report: Report) -> None:
         report(steps * job.seeds)
     result = _result(job, recipe, state.params, looks)
     store = Store(job.results)
-    store.write(job.cell, spec=job.spec, result=result, provenance=provenance())
+    store.write(job.cell, spec=job.spec, result=result, provenance=provenance(job.command))
     job.checkpoint.unlink(missing_ok=True)
 
 
 def make_recipe(job: Job) -> Recipe:
     """The published network and optimiser, with log-variance outputs."""
-    setting = SETTINGS[job.setting][job.method]
+    setting = setting_of(job.setting, job.method)
     fields = {"link": Gaussian, "max_kl": setting.max_kl, "radius_mode": "target"}
     method = with_fields(METHODS[job.method], **fields)
     optimizer = _momentum if setting.momentum else optax.sgd
@@ -110,7 +109,7 @@ def draw_lanes(job: Job) -> Lanes:
 
 def draw_params(job: Job) -> Any:
     """Stacked initial parameters, the same for every method and noise."""
-    setting = SETTINGS[job.setting][job.method]
+    setting = setting_of(job.setting, job.method)
 
     def draw(seed: int) -> Any:
         rng = generator("sinusoid", seed, "init")
@@ -124,7 +123,7 @@ def draw_params(job: Job) -> Any:
 
 def draw_chunk(job: Job, first: int) -> Schedule:
     """The steps of the chunk that begins at `first`, drawn without those before it."""
-    steps = min(CHUNK, job.steps - first)
+    steps = min(job.chunk, job.steps - first)
     drawn = [
         shuffled_rows(
             generator("sinusoid", seed, "batches", first), POINTS, batch=BATCH, steps=steps
@@ -133,7 +132,7 @@ def draw_chunk(job: Job, first: int) -> Schedule:
     ]
     rows = np.stack([order for order, _ in drawn], axis=1)
     factor = np.ones(steps)
-    if SETTINGS[job.setting][job.method].decay == "cosine":
+    if setting_of(job.setting, job.method).decay == "cosine":
         factor = 0.5 * (1 + np.cos(math.pi * (first + np.arange(steps)) / job.steps))
     return Schedule(rows, drawn[0][1], factor.astype(np.float32))
 
@@ -146,9 +145,7 @@ def _seeds(job: Job) -> range:
     return range(job.seeds)
 
 
-def _resume(
-    job: Job, recipe: Recipe, sources: Sources, lanes: Lanes
-) -> tuple[TrainState, Looks]:
+def _resume(job: Job, recipe: Recipe, sources: Sources, lanes: Lanes) -> tuple[TrainState, Looks]:
     state = start(recipe, draw_params(job), None, sources, lanes)
     looks = _append(None, _look(job, recipe, state.params, sources))
     saved = load_checkpoint(job.checkpoint, job.spec, (state, looks))
@@ -182,7 +179,8 @@ def _look_compiled(recipe, params, inputs, mean, sigma) -> Looks:
     features = functools.partial(recipe.network.features, first)
     jacobian = local_jacobian_variance(features, inputs, radius=BALL)[SHOWN]
     kl = local_kl_variance(dist, inputs, radius=BALL)[SHOWN]
-    return Looks(*jax.vmap(errors)(params), jnp.log10(jacobian), jnp.log10(kl))
+    rmse, sigma_error = jax.vmap(errors)(params)
+    return Looks(rmse, sigma_error, jnp.log10(jacobian), jnp.log10(kl))
 
 
 def _result(job: Job, recipe: Recipe, params: Any, looks: Looks) -> dict[str, Any]:
@@ -190,7 +188,7 @@ def _result(job: Job, recipe: Recipe, params: Any, looks: Looks) -> dict[str, An
     x = np.linspace(LOW, HIGH, POINTS, dtype=np.float32)[SHOWN]
     dist, _ = recipe.predict(first, None, jnp.asarray(x)[:, None])
     targets = draw_sources(job).targets[0][SHOWN]
-    times = [min(i * CHUNK, job.steps) for i in range(len(looks.rmse))]
+    times = [min(i * job.chunk, job.steps) for i in range(len(looks.rmse))]
     return {
         "rmse": looks.rmse[-1],
         "sigma_error": looks.sigma_error[-1],

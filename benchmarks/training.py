@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from benchmarks.methods import Method
 from benchmarks.networks import Network, Params, Variables
-from fisher8_jax import Family
 from fisher8_jax.transforms import scale_by_kl_radius
 
 OptimizerOf = Callable[[Array], optax.GradientTransformation]
@@ -51,7 +51,7 @@ class Recipe:
         inputs: Array,
         key: Array | None = None,
         train: bool = False,
-    ) -> tuple[Family, Variables]:
+    ) -> tuple[Any, Variables]:
         """The distribution that a network predicts, and its updated variables."""
         severed = self.method.severs_trunk
         outputs, variables = self.network.forward(
@@ -92,17 +92,16 @@ class Lanes(NamedTuple):
 class Schedule(NamedTuple):
     """What happens at each step; every leaf has the steps as first axis."""
 
-    rows: Array  # (steps, sources, batch)
-    new_epoch: Array  # (steps,), True where memories are refreshed
-    rate_factor: Array  # (steps,), multiplies every lane's learning rate
+    rows: ArrayLike  # (steps, sources, batch)
+    new_epoch: ArrayLike  # (steps,), True where memories are refreshed
+    rate_factor: ArrayLike  # (steps,), multiplies every lane's learning rate
 
     def chunk(self, first: int, length: int) -> tuple["Schedule", int]:
         """Steps from `first` on, filled up to `length`, and how many of them are to be run."""
-        part = Schedule(*(np.asarray(leaf[first : first + length]) for leaf in self))
-        steps = len(part.rows)
+        part = [np.asarray(leaf)[first : first + length] for leaf in self]
+        steps = len(part[0])
         fill = [(0, length - steps)]
-        padded = (np.pad(leaf, fill + [(0, 0)] * (leaf.ndim - 1)) for leaf in part)
-        return Schedule(*padded), steps
+        return Schedule(*(np.pad(x, fill + [(0, 0)] * (x.ndim - 1)) for x in part)), steps
 
 
 class TrainState(NamedTuple):
@@ -139,7 +138,7 @@ def train(
     Returns:
         The new state, and the training loss of every step and lane, nan for steps not run.
     """
-    steps = len(schedule.rows) if steps is None else steps
+    steps = np.shape(schedule.rows)[0] if steps is None else steps
     return _train(recipe, state, sources, lanes, schedule, jnp.asarray(steps, jnp.int32))
 
 
@@ -163,7 +162,9 @@ def _train(recipe, state, sources, lanes, schedule, steps):
         state = _refresh(recipe, state, sources, lanes, now.new_epoch)
         leaves = (state.params, state.variables, state.optimizer, state.memory)
         leaves, loss = step(leaves, lanes, now, state.step)
-        return TrainState(*leaves, state.step + 1), losses.at[index].set(loss)
+        params, variables, optimizer, memory = leaves
+        new = TrainState(params, variables, optimizer, memory, state.step + 1)
+        return new, losses.at[index].set(loss)
 
     losses = jnp.full((len(schedule.rows), len(lanes.source)), jnp.nan)
     return lax.fori_loop(0, steps, body, (state, losses))
