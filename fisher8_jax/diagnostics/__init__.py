@@ -1,7 +1,7 @@
 """What happens inside training: local variances, gradient readouts and the doctor."""
 
-from fisher8_jax.diagnostics.along_training import along_training as along_training
-from fisher8_jax.diagnostics.doctor import doctor as doctor
+from fisher8_jax.diagnostics._along_training import along_training as along_training
+from fisher8_jax.diagnostics._doctor import doctor as doctor
 from fisher8_jax.diagnostics.findings import Diagnosis as Diagnosis
 from fisher8_jax.diagnostics.findings import Finding as Finding
 from fisher8_jax.diagnostics.gradients import mean_to_scale_ratio as mean_to_scale_ratio
