@@ -15,7 +15,7 @@ from fisher8_jax.transforms.kl_radius import scale_by_kl_radius
 def fisher8_optimizer(
     num_steps: int,
     *,
-    max_kl: float = 0.2,
+    max_kl: float = 0.3,
     momentum: float = 0.9,
     exact: bool = False,
     axis_name: AxisName | None = None,
