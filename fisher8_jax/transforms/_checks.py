@@ -31,6 +31,12 @@ def check_momentum(momentum: Any) -> None:
         raise ValueError(f"`momentum` must be at least 0 and below 1, got {momentum}.")
 
 
+def check_horizon(horizon: Any) -> None:
+    """Rejects a concrete horizon below one update."""
+    if isinstance(horizon, int | float) and not horizon >= 1:
+        raise ValueError(f"`horizon` must be at least 1 update, got {horizon}.")
+
+
 def check_update_arguments(
     updates: Any, params: Any, predict: Any, linearized: Any, *, exact: bool
 ) -> None:
