@@ -13,9 +13,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fisher8_jax._checks import check_mask
-from fisher8_jax._fisher8 import weighted_values
+from fisher8_jax._fisher8 import check_family, weighted_values
 from fisher8_jax.families.contract import Family
-from fisher8_jax.losses._checks import check_family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 
@@ -28,7 +27,7 @@ def per_element(
     weights: Array | None,
 ) -> Array:
     """`weights * loss(dist, targets)`, and 0 outside `where` whatever stands there."""
-    check_family(dist)
+    check_family("`dist`", dist)
     targets = dist.check_targets(targets)
     if weights is not None:
         weights = check_mask("weights", weights, dist.batch_shape, boolean=False)

@@ -115,7 +115,7 @@ def _keep_state(state: State, predictions: Any) -> State:
 
 
 def _no_penalty(mean_params: Any, precision_params: Any) -> Array:
-    return jnp.zeros(())
+    return jnp.asarray(0.0)  # weakly typed: it must not widen the loss
 
 
 def _plain(name: str, hyperparameters: dict[str, Any]) -> Objective:

@@ -62,6 +62,20 @@ def test_projection_lands_on_the_bound_and_is_idempotent(bounds):
     np.testing.assert_allclose(again.log_variance, near.log_variance, rtol=1e-12, atol=1e-14)
 
 
+def test_bounds_may_be_traced():
+    """A sweep over bounds is one vmap."""
+    mean_bounds, scale_bounds = jnp.array([1.0, 0.1, 4.0]), jnp.array([1.0, 0.01, 0.25])
+
+    def one(mean_bound, scale_bound):
+        return project(dist(), reference(), mean_bound=mean_bound, scale_bound=scale_bound)
+
+    swept = jax.jit(jax.vmap(one))(mean_bounds, scale_bounds)
+    for row, bounds in enumerate(BOUNDS[:3]):
+        near = project(dist(), reference(), mean_bound=bounds[0], scale_bound=bounds[1])
+        np.testing.assert_allclose(swept.mean[row], near.mean, rtol=1e-12)
+        np.testing.assert_allclose(swept.log_variance[row], near.log_variance, rtol=1e-12)
+
+
 def test_infinite_bounds_do_nothing():
     near = project(dist(), reference(), mean_bound=np.inf, scale_bound=np.inf)
     np.testing.assert_array_equal(near.mean, MEAN)
@@ -180,7 +194,7 @@ def test_repeated_refreshes_reach_the_prediction():
 
 
 def test_bad_references():
-    with pytest.raises(TypeError, match=r"`predictions` must be a `Gaussian` for `trustable`"):
+    with pytest.raises(TypeError, match=r"`predictions` must be a distribution"):
         init_references(jnp.zeros(3))
     with pytest.raises(ValueError, match=r"`reference` must have the shape of the predictions"):
         refresh_references(reference(), Gaussian(jnp.zeros(3), jnp.zeros(3)))
