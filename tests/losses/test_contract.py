@@ -58,7 +58,7 @@ def test_signature(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_masked_elements_do_not_exist(name):
-    """Values, targets, weights and references outside the mask may be anything at all."""
+    """Predictions, targets and weights outside the mask may be anything at all."""
     where = jnp.asarray(RNG.random(SHAPE) < 0.6)
     mean, s, y = inputs()
     clean_values, clean_gradients = value_and_gradients(name, mean, s, y, where=where)

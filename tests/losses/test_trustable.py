@@ -159,6 +159,20 @@ def test_no_gradient_reaches_the_reference():
         np.testing.assert_array_equal(gradient, 0)
 
 
+def test_references_outside_the_mask_may_be_nan():
+    where = jnp.arange(40) % 3 != 0
+    broken = jax.tree.map(lambda leaf: jnp.where(where, leaf, jnp.nan), reference())
+
+    def total(mean, s, reference):
+        here = Gaussian(mean, s)
+        return trustable(here, jnp.asarray(Y), reference=reference, where=where).sum()
+
+    run = jax.value_and_grad(total, (0, 1))
+    actual = run(dist().mean, dist().log_variance, broken)
+    expected = run(dist().mean, dist().log_variance, reference())
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
+
+
 def test_scales_that_overflow_leave_finite_gradients():
     """Log-variances apart by 400: their ratio of scales is not a float32."""
 
