@@ -2,7 +2,8 @@
 
 Setting the result to 0 outside `where` is not enough: the derivative of the discarded branch would
 still be computed, and 0 times nan is nan. So predictions, targets and weights are replaced by
-harmless values first.
+harmless values first. The first of these keeps the gradient clean; all together keep nan from
+arising even on the way, where `jax_debug_nans` would report it.
 """
 
 from collections.abc import Callable
