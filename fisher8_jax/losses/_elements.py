@@ -2,7 +2,8 @@
 
 Setting the result to 0 outside `where` is not enough: the derivative of the discarded branch would
 still be computed, and 0 times nan is nan. So predictions, targets and weights are replaced by
-harmless values first.
+harmless values first. The first of these keeps the gradient clean; all together keep nan from
+arising even on the way, where `jax_debug_nans` would report it.
 """
 
 from collections.abc import Callable
@@ -13,9 +14,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fisher8_jax._checks import check_mask
-from fisher8_jax._fisher8 import weighted_values
+from fisher8_jax._fisher8 import check_family, weighted_values
 from fisher8_jax.families.contract import Family
-from fisher8_jax.losses._checks import check_family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 
@@ -28,7 +28,7 @@ def per_element(
     weights: Array | None,
 ) -> Array:
     """`weights * loss(dist, targets)`, and 0 outside `where` whatever stands there."""
-    check_family(dist)
+    check_family("`dist`", dist)
     targets = dist.check_targets(targets)
     if weights is not None:
         weights = check_mask("weights", weights, dist.batch_shape, boolean=False)
