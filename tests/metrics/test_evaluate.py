@@ -50,6 +50,8 @@ def test_many_targets_are_cut_short_and_tracers_do_not_fail():
 
     assert run(dist, y).rmse.shape == (12,)
     assert texts[0].startswith("Evaluation(")
+    shapes = jax.eval_shape(metrics.evaluate, dist, y)
+    assert str(shapes).startswith("Evaluation(count=ShapeDtypeStruct")
 
 
 def test_as_dict_has_one_entry_per_level():

@@ -154,6 +154,14 @@ def test_unmasked_nan_target_is_loud():
             assert np.isnan(value).all(), name
 
 
+def test_integer_targets_are_numbers():
+    dist = Gaussian(jnp.zeros(24, jnp.float32), jnp.zeros(24, jnp.float32))
+    y = jnp.arange(24) % 3
+    keep = y < 2
+    got = metrics.evaluate(dist, y, where=keep)
+    assert_same(got, metrics.evaluate(dist, y.astype(jnp.float32), where=keep))
+
+
 def test_several_axes_and_none():
     dist, y = standard()
     images = jax.tree.map(lambda a: a.reshape(4, 6, 2), (dist, y))
