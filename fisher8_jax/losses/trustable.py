@@ -21,8 +21,9 @@ from jax import Array, lax
 from fisher8_jax._checks import check_mask, check_positive
 from fisher8_jax._numerics import multiply_by_exp
 from fisher8_jax.families.gaussian import Gaussian
+from fisher8_jax.families.masking import zero_outside
 from fisher8_jax.losses._checks import check_gaussian, check_reference
-from fisher8_jax.losses._elements import per_element, zero_outside
+from fisher8_jax.losses._elements import per_element
 
 
 def trustable(
@@ -83,7 +84,7 @@ def trustable(
     check_reference(reference, dist)
     if where is not None:
         where = check_mask("where", where, dist.batch_shape)
-        reference = zero_outside(reference, where)
+        reference = jax.tree.map(lambda leaf: zero_outside(leaf, where), reference)
     bounds = {"mean_bound": mean_bound, "scale_bound": scale_bound}
     step = {"step_size": step_size, "scale_factor": scale_factor, "truncated": truncated}
 
