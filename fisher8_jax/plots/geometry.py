@@ -131,7 +131,7 @@ def _draw_densities(
         style = {"color": _WHEEL[k], "linestyle": LINES[k], "linewidth": 1.4}
         ax.plot(y, density(mu, s), **{**style, "label": str(k + 1), **kwargs})
     ax.set(xlabel="target", ylabel="density", title="densities after the step")
-    ax.legend(frameon=False, fontsize="x-small", loc="upper left", handlelength=2.6)
+    ax.legend(frameon=False, fontsize="x-small", loc="upper left", handlelength=3.6)
 
 
 def _draw_divergences(
