@@ -12,3 +12,7 @@ from fisher8_jax.diagnostics.jacobian_variance import (
 )
 from fisher8_jax.diagnostics.kl_variance import local_kl_variance as local_kl_variance
 from fisher8_jax.diagnostics.record import TrainingRecord as TrainingRecord
+from fisher8_jax.diagnostics.trust_radius import batch_kl as batch_kl
+from fisher8_jax.diagnostics.trust_radius import batch_kl_bound as batch_kl_bound
+from fisher8_jax.diagnostics.trust_radius import quadratic_batch_kl as quadratic_batch_kl
+from fisher8_jax.diagnostics.trust_radius import step_between as step_between

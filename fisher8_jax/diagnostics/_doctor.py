@@ -88,7 +88,9 @@ def _about_target(
     found = _check_finite(finite)
     if predictions.z.size < 2:
         return found
-    found += check_saturation(predictions.log_variance, record, limits)
+    has_variance = np.isfinite(predictions.log_variance)
+    if has_variance.sum() >= 2:
+        found += check_saturation(predictions.log_variance[has_variance], record, limits)
     return found + [f for rule in PREDICTION_RULES for f in rule(predictions, limits)]
 
 
@@ -138,9 +140,9 @@ def _per_element(dist: Predictive, targets: Array) -> tuple[Array, dict[str, Arr
         pit = ndtr(z)  # the marginal of a joint distribution
     else:
         pit = dist.cdf(targets)
-        # Where the variance is infinite by nature, normal scores take the place of residuals.
+        # Where a heavy tail has no variance or mean, normal scores take the place of residuals.
         tiny = jnp.finfo(pit.dtype).eps
-        z = jnp.where(jnp.isinf(dist.variance), ndtri(jnp.clip(pit, tiny, 1 - tiny)), z)
+        z = jnp.where(jnp.isfinite(dist.variance), z, ndtri(jnp.clip(pit, tiny, 1 - tiny)))
     arrays = {"mean": dist.mean, "log_variance": log_variance_of(dist)}
     return is_finite(dist), {"targets": targets, "z": z, "pit": pit, **arrays}
 

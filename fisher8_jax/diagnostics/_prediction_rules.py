@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,14 @@ class Predictions:
     def squared_residuals(self) -> np.ndarray:
         return np.square(self.targets - self.mean)
 
+    def select(self, rows: np.ndarray) -> "Predictions":
+        """The predictions of some rows; a heavy tail may have no mean or variance elsewhere."""
+        columns: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            column = getattr(self, field.name)
+            columns[field.name] = None if column is None else column[rows]
+        return Predictions(**columns)
+
 
 def check_spread(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the predicted variance right on average? The mean of z^2 must be 1."""
@@ -88,6 +97,7 @@ def check_spread(points: Predictions, limits: Thresholds) -> list[Finding]:
 
 def check_spread_where_it_varies(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Does the variance stand where the errors are? z^2 must not depend on the predicted one."""
+    points = points.select(np.isfinite(points.log_variance))
     groups = min(_MOST_GROUPS, points.z.size // _GROUP_SIZE)
     if groups < 2 or np.ptp(points.log_variance) < 1e-3:
         return []
@@ -124,6 +134,7 @@ def check_spread_where_it_varies(points: Predictions, limits: Thresholds) -> lis
 
 def check_mean_against_reference(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the mean worse than that of a fit with unit variance? A paired test of squared errors."""
+    points = points.select(np.isfinite(points.mean))
     if points.unit_variance_mean is None or points.z.size < _FEWEST_POINTS:
         return []
     reference = np.square(points.targets - points.unit_variance_mean)
@@ -153,13 +164,14 @@ def check_mean_against_reference(points: Predictions, limits: Thresholds) -> lis
 
 def check_mean_explains(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Does the mean explain anything? Its squared error must be below that of a constant."""
+    points = points.select(np.isfinite(points.mean))
+    if points.z.size < _FEWEST_POINTS:
+        return []
     constant = np.square(points.targets - points.targets.mean())
     difference, error = mean_and_error(constant - points.squared_residuals)
     mse, constant_mse = float(points.squared_residuals.mean()), float(constant.mean())
     better = difference > 0 and limits.is_significant(difference, error)
-    if better or constant_mse == 0 or points.z.size < _FEWEST_POINTS:
-        return []
-    if error_gain(constant_mse, mse) > limits.material:
+    if better or constant_mse == 0 or error_gain(constant_mse, mse) > limits.material:
         return []
     explained = 1 - mse / constant_mse
     sentence = (
@@ -176,8 +188,12 @@ def check_mean_explains(points: Predictions, limits: Thresholds) -> list[Finding
 
 def check_mean_units(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the mean in the units of the targets? `targets = a + b * mean` must give a = 0, b = 1."""
-    size, spread = points.mean.size, points.mean.std()
-    if size < _FEWEST_POINTS or spread <= 1e-6 * max(points.targets.std(), abs(points.mean.mean())):
+    points = points.select(np.isfinite(points.mean))
+    size = points.mean.size
+    if size < _FEWEST_POINTS:
+        return []
+    spread = points.mean.std()
+    if spread <= 1e-6 * max(points.targets.std(), abs(points.mean.mean())):
         return []
     design = np.stack([np.ones(size), (points.mean - points.mean.mean()) / spread], axis=1)
     residuals = points.targets - points.mean

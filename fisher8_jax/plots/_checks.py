@@ -31,14 +31,14 @@ def drawn_targets(dist: Predictive, targets: Any, where: Any) -> tuple[np.ndarra
     return values, mask
 
 
-def check_inputs_1d(inputs: Any, number: int) -> np.ndarray:
-    """One-dimensional inputs as a vector; (points, 1) is accepted."""
+def check_inputs_1d(inputs: Any, number: int, name: str = "inputs") -> np.ndarray:
+    """One number per prediction as a vector; (points, 1) is accepted."""
     values = np.asarray(inputs, np.float64)
     if values.shape == (number, 1):
         values = values[:, 0]
     if values.shape != (number,):
         raise ValueError(
-            f"`inputs` must hold one number per prediction, shape ({number},), got {values.shape}. "
+            f"`{name}` must hold one number per prediction, shape ({number},), got {values.shape}. "
             "With several inputs, select the one to draw against."
         )
     return values

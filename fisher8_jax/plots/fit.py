@@ -69,7 +69,7 @@ def plot_fit(
         dots: dict[str, Any] = {"markersize": 3, "color": "0.25", "zorder": 1.5}
         ax.plot(x[drawn], y[drawn], ".", label="targets", **dots)
     if truth is not None:
-        true = check_inputs_1d(truth, number)
+        true = check_inputs_1d(truth, number, "truth")
         ax.plot(x[order], true[order], color=VERMILLION, linestyle=(0, (4, 2)), label="truth")
     line = {"color": BLACK, "linewidth": 1.6, "label": "mean", "zorder": 2.5}
     mean = np.asarray(dist.mean, np.float64)

@@ -16,9 +16,7 @@ _DIRECTIONS = 8
 _WHEEL = ("#0072B2", "#56B4E9", "#009E73", "#8A8D00", "#E69F00", "#D55E00", "#CC79A7", "#000000")
 
 
-def geometry_steps(
-    mean: float, log_variance: float, *, max_kl: float
-) -> tuple[np.ndarray, np.ndarray]:
+def geometry_steps(log_variance: float, *, max_kl: float) -> tuple[np.ndarray, np.ndarray]:
     """Eight steps on a Euclidean circle and eight on the Fisher ellipse, in (mean, log_variance).
 
     On the ellipse every step has the quadratic divergence `max_kl`:
@@ -28,19 +26,17 @@ def geometry_steps(
     The circle has the radius at which the same divergence is the average over all directions.
 
     Args:
-        mean: of the distribution that is left.
-        log_variance: of the distribution that is left.
+        log_variance: of the Gaussian that is left; its mean does not matter.
         max_kl: divergence of a step, in nats.
 
     Returns:
         Two arrays of shape (8, 2), counter-clockwise from the direction of a growing mean.
 
     Example:
-        >>> circle, ellipse = geometry_steps(0.0, 0.0, max_kl=0.5)
+        >>> circle, ellipse = geometry_steps(0.0, max_kl=0.5)
         >>> ellipse[0].round(3).tolist(), ellipse[2].round(3).tolist()
         ([1.0, 0.0], [0.0, 1.414])
     """
-    del mean  # the information of a Gaussian does not depend on it
     variance = math.exp(log_variance)
     angle = 2 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
     unit = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -81,7 +77,7 @@ def plot_geometry(
     """
     check_positive("max_kl", max_kl)
     grid = axes_grid(axes, 2, 3, size=(3.4, 2.9))
-    steps = geometry_steps(mean, log_variance, max_kl=max_kl)
+    steps = geometry_steps(log_variance, max_kl=max_kl)
     for row, moves, title in zip(grid, steps, ("Euclidean circle", "Fisher ellipse"), strict=True):
         ends = np.array([[mean, log_variance]]) + moves
         _draw_plane(row[0], mean, log_variance, moves, title)
@@ -125,20 +121,17 @@ def _draw_densities(
     ax: Axes, mean: float, log_variance: float, ends: np.ndarray, kwargs: dict[str, Any]
 ) -> None:
     std = math.exp(0.5 * log_variance)
-    y = np.linspace(mean - 4.5 * std, mean + 4.5 * std, 300)
+    y = np.linspace(mean - 3.5 * std, mean + 3.5 * std, 300)
 
     def density(mu: float, s: float) -> np.ndarray:
         return np.exp(-0.5 * (y - mu) ** 2 * math.exp(-s) - 0.5 * s) / math.sqrt(2 * math.pi)
 
     ax.fill_between(y, density(mean, log_variance), color="0.88", linewidth=0)
     for k, (mu, s) in enumerate(ends):
-        style = {"color": _WHEEL[k], "linestyle": LINES[k], "linewidth": 1.3} | kwargs
-        ax.plot(y, density(mu, s), **style)
-        ax.annotate(
-            str(k + 1), (mu, math.exp(-0.5 * s) / math.sqrt(2 * math.pi)), (0, 4),
-            textcoords="offset points", ha="center", fontsize="x-small", color=_WHEEL[k],
-        )  # fmt: skip
+        style = {"color": _WHEEL[k], "linestyle": LINES[k], "linewidth": 1.4}
+        ax.plot(y, density(mu, s), **{**style, "label": str(k + 1), **kwargs})
     ax.set(xlabel="target", ylabel="density", title="densities after the step")
+    ax.legend(frameon=False, fontsize="x-small", loc="upper left", handlelength=3.6)
 
 
 def _draw_divergences(
