@@ -32,7 +32,7 @@ def top_gradient_share(
 ) -> dict[str, Array]:
     """The part of the gradient held by the points with the largest gradients.
 
-        sum of |g_i| over the largest `share` of points / sum of |g_i| over all points
+        sum of norm(g_i) over the largest `share` of points / sum of norm(g_i) over all points
 
     A value near `share` means that all points pull alike. For a calibrated Gaussian of constant
     variance the top 1 % hold 3.6 % of the mean's gradient. Near 1, all other points are starved.
