@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from trainings import Setup, train_all
 
 from fisher8_jax.diagnostics import doctor
+from tests.diagnostics.trainings import Setup, train_all
 
 HEALTHY = {
     **{f"seed {seed}": Setup(seed) for seed in range(6)},
