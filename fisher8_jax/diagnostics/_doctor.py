@@ -38,7 +38,8 @@ def doctor(
     `significance` divided by the number of targets, and material: worth at least `material` nats of
     NLL per target. 0.02 nats correspond to standard deviations that are wrong by about 14 %, or to
     a root mean squared error that is 2 % too large. Every target is judged by itself; rows are
-    taken to be independent. It runs outside `jax.jit`, because its answer is text.
+    taken to be independent. Not meant for angles and classes, whose variance is of another kind.
+    It runs outside `jax.jit`, because its answer is text.
 
     Args:
         dist: the predictions, points along the first axis, further axes are targets.
