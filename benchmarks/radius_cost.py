@@ -1,12 +1,15 @@
 """What the KL radius adds to a compiled training step, against plain Fisher8, interleaved.
 
 Three networks: dense 2x50 at batch 32, dense 3x1024 at batch 1024, a small CNN at batch 128. The
-radius is measured on the whole batch and on its first quarter. Ratios of times are taken round by
-round, so that a busy machine disturbs both sides alike; ratios of floating-point operations come
-from the compiler and have no noise.
+radius is measured on the whole batch and on its first quarter. The process is pinned to one core,
+and processor time is counted instead of time on the clock, so that other work on the machine
+disturbs little; ratios are taken round by round. Ratios of floating-point operations come from the
+compiler and have no noise.
 """
 
 import functools
+import itertools
+import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,7 +26,7 @@ from benchmarks.store import Store
 from fisher8_jax import Gaussian, fisher8_nll
 from fisher8_jax.transforms import scale_by_kl_radius
 
-ROUNDS = 21
+ROUNDS = 15
 
 
 class Case(NamedTuple):
@@ -36,11 +39,12 @@ class Case(NamedTuple):
 
 
 def measure(store: Store) -> None:
-    """Times all networks and writes one cell for each."""
+    """Times all networks on one core and writes one cell for each."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for name, case in make_cases().items():
         result = compare(case)
         store.write(
-            f"radius-cost/{name.replace(' ', '-')}",
+            f"radius-cost/{_slug(name)}",
             spec={"network": name, "rounds": ROUNDS},
             result={"ratios": result, "machine": machine()},
             provenance=provenance("python -m benchmarks radius --cost"),
@@ -56,12 +60,12 @@ def make_cases() -> dict[str, Case]:
         return jnp.asarray(rng.normal(size=shape), jnp.float32)
 
     def dense(*widths: int) -> list[tuple[Array, Array]]:
-        pairs = zip(widths, widths[1:], strict=False)
+        pairs = itertools.pairwise(widths)
         return [(normal(a, b) / a**0.5, jnp.zeros(b)) for a, b in pairs]
 
     filters = [normal(3, 3, a, b) / (9 * a) ** 0.5 for a, b in ((1, 16), (16, 32))]
     return {
-        "MLP 2x50, batch 32": Case(_mlp, dense(8, 50, 50, 2), normal(32, 8), 50),
+        "MLP 2x50, batch 32": Case(_mlp, dense(8, 50, 50, 2), normal(32, 8), 200),
         "MLP 3x1024, batch 1024": Case(_mlp, dense(64, 1024, 1024, 1024, 2), normal(1024, 64), 1),
         "CNN 16-32, batch 128": Case(
             _cnn, (filters, dense(7 * 7 * 32, 64, 2)), normal(128, 28, 28, 1), 1
@@ -82,9 +86,9 @@ def compare(case: Case) -> dict[str, dict[str, float]]:
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(ROUNDS + 1):
         for name, call in calls.items():
-            began = time.perf_counter()
+            began = time.process_time()
             jax.block_until_ready(call(case.params, state))
-            times[name].append(time.perf_counter() - began)
+            times[name].append(time.process_time() - began)
     plain = np.array(times["plain"][1:])  # the first round warms up
     return {
         name: _summary(np.array(times[name][1:]) / plain, flops[name] / flops["plain"])
@@ -149,3 +153,7 @@ def _cnn(params: Any, x: Array) -> Gaussian:
         )
         x = jax.nn.relu(x)
     return _mlp(dense, x.reshape(len(x), -1))
+
+
+def _slug(name: str) -> str:
+    return name.lower().replace(",", "").replace(" ", "-")

@@ -1,5 +1,6 @@
 """RMSE and NLL against the learning rate for all methods, with the radius as a flat line."""
 
+import io
 from typing import Any
 
 import matplotlib
@@ -9,7 +10,6 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.figures import to_png
 from benchmarks.radius_claims import RadiusResults
 from benchmarks.radius_plan import CAP_RATES, VARIANTS
 from benchmarks.uci_data import DATASETS
@@ -31,7 +31,10 @@ def learning_rate_figure(results: RadiusResults) -> bytes:
         ax.set_xlabel("learning rate")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    return to_png(figure)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    plt.close(figure)
+    return buffer.getvalue()
 
 
 def _panel(ax: Any, results: RadiusResults, dataset: str, metric: str) -> None:
