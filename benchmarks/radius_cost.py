@@ -7,7 +7,6 @@ disturbs little; ratios are taken round by round. Ratios of floating-point opera
 compiler and have no noise.
 """
 
-import functools
 import itertools
 import os
 import time
@@ -111,8 +110,10 @@ def make_step(case: Case, measured: int | None) -> Callable[[Any, Any], tuple[An
         if measured is None:
             updates = jax.tree.map(lambda u: -1e-3 * u, updates)
         else:
-            predict = functools.partial(case.forward, x=case.inputs[:measured])
-            updates, _ = radius.update(updates, radius.init(params), params, predict=predict)
+            part = case.inputs[:measured]
+            updates, _ = radius.update(
+                updates, radius.init(params), params, predict=lambda p: case.forward(p, part)
+            )
             updates = jax.tree.map(jnp.negative, updates)
         return optax.apply_updates(params, updates), state
 

@@ -87,7 +87,7 @@ def _run_epochs(job: RadiusJob, prepared: Prepared, report: Report) -> dict[str,
     """Epoch by epoch, with the averaged parameters, and if held-out rows exist the best ones."""
     held_out = _draw_held_out(job, prepared) if job.experiment == "held_out" else None
     schedule = _draw_schedule(job, prepared, held_out)
-    steps, per_epoch = len(schedule.rows), int(np.flatnonzero(schedule.new_epoch)[1])
+    steps, per_epoch = _number_of_steps(schedule), int(np.flatnonzero(schedule.new_epoch)[1])
 
     def optimizer(_: Array) -> optax.GradientTransformation:
         return optax.chain(fisher8_optimizer(steps), track_average(AVERAGE_EPOCHS * per_epoch))
@@ -119,8 +119,12 @@ def _train_at_once(job: RadiusJob, recipe: Recipe, prepared: Prepared, report: R
     state, lanes = _start(job, recipe, prepared)
     state, _ = train(recipe, state, prepared.train, lanes, schedule)
     jax.block_until_ready(state.step)
-    report(len(schedule.rows) * len(lanes.source))
+    report(_number_of_steps(schedule) * len(lanes.source))
     return score_lanes(recipe, state, lanes.source, prepared)
+
+
+def _number_of_steps(schedule: Schedule) -> int:
+    return np.shape(schedule.rows)[0]
 
 
 def _recipe(optimizer: Any) -> Recipe:
