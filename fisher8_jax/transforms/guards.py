@@ -55,7 +55,8 @@ def track_average(horizon: float) -> optax.GradientTransformationExtraArgs:
     check_horizon(horizon)
 
     def init(params: Any) -> AverageState:
-        average = jax.tree.map(lambda leaf: at_least_float32(jnp.asarray(leaf)), params)
+        # A copy, so that parameters and state may both be donated to a compiled step.
+        average = jax.tree.map(lambda leaf: at_least_float32(jnp.array(leaf)), params)
         return AverageState(jnp.zeros((), jnp.int32), average)
 
     def update(
