@@ -1,7 +1,7 @@
 """The SGD sweep of the UCI tables (4,800 trainings) against PyTorch and against the hardware.
 
 In every round the whole sweep runs here in fresh processes, with imports, loading and compilation,
-and then the PyTorch script trains a sample of the same job, whose time is extrapolated to the whole.
+and then the PyTorch script trains a sample of the same job; its time is extrapolated to the whole.
 Beside the end-to-end time the loop alone is timed, per training step. PyTorch lives in an
 environment of its own:
 
