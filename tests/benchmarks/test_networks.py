@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -32,6 +33,22 @@ def test_forward_is_the_composition_of_its_layers():
     outputs, variables = network.forward(params, None, jnp.asarray(x))
     np.testing.assert_allclose(np.stack(outputs, axis=-1), expected, rtol=1e-5)
     assert variables is None
+
+
+def test_a_scale_that_overflowed_does_not_reach_a_severed_trunk():
+    network = Mlp(hidden=(4,))
+    params = network.init(generator("e"), 2)
+    params["head"]["w"][:, 1] = np.nan
+    x = jnp.ones((3, 2), jnp.float32)
+
+    def loss(params, severed):
+        (mean, raw), _ = network.forward(params, None, x, severed=severed)
+        return jnp.sum(mean) + jnp.sum(raw)
+
+    assert np.isnan(jax.grad(loss)(params, False)["trunk"][0]["w"]).all()
+    gradient = jax.grad(loss)(params, True)
+    assert np.isfinite(gradient["trunk"][0]["w"]).all()
+    assert np.isfinite(gradient["head"]["w"]).all()
 
 
 def test_spread_units_are_centred_in_the_domain():
