@@ -11,7 +11,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 import scoringrules
-from laplace_predictive import Laplace
+from tests.metrics.laplace_predictive import Laplace
 
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.metrics._crps import crps_by_quadrature, gaussian_crps
