@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from fisher8_jax._checks import check_targets
+from fisher8_jax._trees import register_tree
 from fisher8_jax.metrics._crps import crowded_nodes
 from fisher8_jax.metrics.predictive import Predictive, is_finite
 
@@ -17,7 +18,7 @@ from fisher8_jax.metrics.predictive import Predictive, is_finite
 _NODES = 12
 
 
-@jax.tree_util.register_dataclass
+@register_tree
 @dataclasses.dataclass(frozen=True)
 class Recalibrated:
     """The distribution with cdf `R(base.cdf(y))` for a piecewise linear `R`; made by `IsotonicPIT`.

@@ -4,11 +4,11 @@ import dataclasses
 from fractions import Fraction
 from typing import Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
 from fisher8_jax.metrics._checks import Axis, check_levels
 from fisher8_jax.metrics._reduction import Points, count, prepare
@@ -16,7 +16,7 @@ from fisher8_jax.metrics.intervals import INTERVAL_LEVELS, Interval
 from fisher8_jax.metrics.predictive import Predictive, is_finite, log_variance, widen
 
 
-@jax.tree_util.register_dataclass
+@register_tree
 @dataclasses.dataclass(frozen=True)
 class SplitConformal:
     """Intervals `mean +- radius * std`, wide enough for the errors seen on held-out data.

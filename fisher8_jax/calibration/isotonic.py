@@ -10,10 +10,10 @@ so rough that its density is noise, so `R` keeps a fixed number of steps of equa
 import dataclasses
 from typing import Self
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
 from fisher8_jax.calibration._recalibrated import Recalibrated, recalibrate
 from fisher8_jax.metrics._checks import Axis, check_count, check_predictive
@@ -21,7 +21,7 @@ from fisher8_jax.metrics._reduction import Points, count, prepare
 from fisher8_jax.metrics.predictive import Predictive, widen
 
 
-@jax.tree_util.register_dataclass
+@register_tree
 @dataclasses.dataclass(frozen=True)
 class IsotonicPIT:
     """The rising, piecewise linear map with `R(knots[..., k]) = k / bins`, one per target.

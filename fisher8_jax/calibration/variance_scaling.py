@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Self, TypeVar
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
 from fisher8_jax.families.gaussian import Gaussian
 from fisher8_jax.metrics._checks import Axis
@@ -17,7 +17,7 @@ from fisher8_jax.metrics.predictive import Predictive
 SomePredictive = TypeVar("SomePredictive", bound=Predictive)
 
 
-@jax.tree_util.register_dataclass
+@register_tree
 @dataclasses.dataclass(frozen=True)
 class VarianceScaling:
     """Multiplies every predicted variance by `factor`, one number per target; means stay.

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from fisher8_jax._trees import register_tree
 from fisher8_jax.metrics._table import format_table
 
 # Field, its name in the table; in the order in which they are printed.
@@ -28,7 +29,7 @@ _PER_LEVEL = (
 )
 
 
-@jax.tree_util.register_dataclass
+@register_tree
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """What `evaluate` returns: every metric, one value per target; prints as a table.

@@ -11,10 +11,10 @@ import pytest
 import scipy.integrate
 import scipy.stats
 import scoringrules
-from tests.metrics.laplace_predictive import Laplace
 
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.metrics._crps import crps_by_quadrature, gaussian_crps
+from tests.metrics.laplace_predictive import Laplace
 
 LEVELS = (0.5, 0.9, 0.99)
 
