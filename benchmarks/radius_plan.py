@@ -50,8 +50,9 @@ class RadiusJob(NamedTuple):
     def spec(self, variant: str) -> dict[str, Any]:
         """What defines that cell."""
         settings: dict[str, Any] = {"optimizer": "fisher8_optimizer", "budget": self._uci().words}
+        settings |= {"max_kl": "min(0.3, 600 / steps)", "momentum": 0.9}
         if self.experiment == "cap":
-            settings |= {"optimizer": "sgd", "max_kl": CAP_MAX_KL, "decay": "linear"}
+            settings |= {"optimizer": "sgd", "max_kl": CAP_MAX_KL, "momentum": 0.0}
         elif self.experiment != "steps":
             settings |= {"average_epochs": AVERAGE_EPOCHS}
         if self.experiment == "held_out":

@@ -11,11 +11,29 @@ from fisher8_jax._numerics import AxisName
 from fisher8_jax.transforms._checks import check_momentum, check_steps
 from fisher8_jax.transforms.kl_radius import scale_by_kl_radius
 
+# Chosen on four UCI sets, at 100 steps and at 100 epochs: a short budget wants long steps, a long
+# one a bound on how far the predictions wander in all.
+LARGEST_RADIUS = 0.3
+TOTAL_DIVERGENCE = 200.0
+
+
+def default_max_kl(num_steps: int) -> float:
+    """The recipe's radius: 0.3 nats, or less where the whole budget would move 200 nats.
+
+    The radius falls with `(1 - t / num_steps)^2`, so all steps together move
+    `max_kl * num_steps / 3`.
+
+    Example:
+        >>> default_max_kl(100), default_max_kl(20_000)
+        (0.3, 0.03)
+    """
+    return min(LARGEST_RADIUS, 3 * TOTAL_DIVERGENCE / num_steps)
+
 
 def fisher8_optimizer(
     num_steps: int,
     *,
-    max_kl: float = 0.3,
+    max_kl: float | None = None,
     momentum: float = 0.9,
     exact: bool = False,
     axis_name: AxisName | None = None,
@@ -31,7 +49,8 @@ def fisher8_optimizer(
 
     Args:
         num_steps: how many updates will be made; the steps end at 0 there.
-        max_kl: the divergence by which the first step moves the predictions, in nats.
+        max_kl: the divergence by which the first step moves the predictions, in nats; by default
+            `min(0.3, 600 / num_steps)`, see `default_max_kl`.
         momentum: the decay of the gradients' running sum; 0 for none.
         exact: see `scale_by_kl_radius`.
         axis_name: see `scale_by_kl_radius`.
@@ -59,8 +78,9 @@ def fisher8_optimizer(
         mean 2.0, variance 0.7
     """
     check_steps("num_steps", num_steps)
-    check_positive("max_kl", max_kl)
     check_momentum(momentum)
+    max_kl = default_max_kl(num_steps) if max_kl is None else max_kl
+    check_positive("max_kl", max_kl)
     # The step is the root of the radius, so a linear decay of the step is a squared one here.
     radius = optax.polynomial_schedule(max_kl, 0.0, power=2, transition_steps=num_steps)
     return optax.chain(

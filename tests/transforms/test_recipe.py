@@ -9,7 +9,7 @@ import optax
 import pytest
 from jax import lax
 
-from fisher8_jax.transforms import fisher8_optimizer, scale_by_kl_radius
+from fisher8_jax.transforms import default_max_kl, fisher8_optimizer, scale_by_kl_radius
 from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
 
 
@@ -36,6 +36,15 @@ def test_it_is_nesterov_momentum_with_a_radius_that_falls_to_zero():
     by_hand = optax.chain(optax.sgd(1.0, momentum=0.9, nesterov=True), scale_by_kl_radius(schedule))
     (expected, _), _ = train(by_hand, params, *batch, steps=10)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), trained, expected)
+
+
+def test_the_default_radius_bounds_the_divergence_of_the_whole_budget():
+    for steps in (1, 100, 2_000, 50_000):
+        radii = default_max_kl(steps) * (1 - np.arange(steps) / steps) ** 2
+        assert radii[0] <= 0.3
+        # The sum of n squares is n/3 up to a term of order 1, which the first steps pay.
+        assert radii.sum() <= 200 + 0.3
+    assert default_max_kl(100) == 0.3
 
 
 def test_it_fits_mean_and_noise_without_a_learning_rate():
