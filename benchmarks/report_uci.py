@@ -9,7 +9,7 @@ from benchmarks.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.figures import pareto_figure
 from benchmarks.methods import METHODS
 from benchmarks.store import Store
-from benchmarks.uci_plan import BUDGETS, PAPER_METHODS
+from benchmarks.uci_plan import BUDGETS, PAPER_METHODS, SPLITS
 
 LABELS = {name: method.label for name, method in METHODS.items()}
 LOW_RATES = (0.001, 0.003, 0.005)
@@ -22,10 +22,12 @@ def section(store: Store) -> Section | None:
         return None
     others = [Comparison(store, seed) for seed in range(1, 10)]
     blocks: list[Block] = [Paragraph(_how_to_read())]
+    others = [other for other in others if other.ours]
     blocks += [Paragraph(text) for text in coverage(comparison)]
+    blocks += [Paragraph(text) for text in winner_noise(comparison, others)]
     blocks.append(fingerprint_table(comparison))
     blocks += [Paragraph(text) for text in fingerprints(comparison)]
-    blocks.append(outside_table(comparison, [other for other in others if other.ours]))
+    blocks.append(outside_table(comparison, others))
     blocks.append(winner_table(comparison))
     for optimizer in BUDGETS:
         blocks += _pareto(comparison, optimizer)
@@ -148,9 +150,45 @@ def winner_table(comparison: Comparison) -> Table:
             values = [comparison.ours[k]["nll"].mean for k in (key, rival)]
             words = ", ".join(sorted(LABELS[m] for m in paper))
             gap = f"{values[0]:.3f} against {values[1]:.3f}"
-            rows.append([f"{optimizer} {rate:g}", dataset, LABELS[ours], words, gap])
+            errors = published_gap(comparison, key, rival)
+            size = "ours diverged there" if np.isinf(errors) else f"{errors:.1f}"
+            rows.append([f"{optimizer} {rate:g}", dataset, LABELS[ours], words, gap, size])
     header = ["table", "set", "our best", "published best", "our NLL of the two"]
-    return Table("Rows in which another method is best in NLL", header, rows)
+    caption = "Rows in which another method is best in NLL"
+    return Table(caption, [*header, "published gap in standard errors"], rows)
+
+
+def published_gap(comparison: Comparison, key: Key, rival: Key) -> float:
+    """How clearly the paper has `rival` before `key`: their gap in standard errors over folds."""
+    ours, best = (comparison.paper[k]["nll"] for k in (key, rival))
+    if ours is None or best is None:
+        return np.inf
+    error = np.hypot(ours.std, best.std) / np.sqrt(SPLITS)
+    return (ours.mean - best.mean) / error if error else np.inf
+
+
+def winner_noise(comparison: Comparison, others: Sequence[Comparison]) -> list[str]:
+    """How much of the disagreement about winners is chance."""
+    sentences = []
+    different = [row for row in winner_rows(comparison) if row[3] not in row[4]]
+    keys = [(Key(*row[:4]), Key(*row[:3], min(row[4]))) for row in different]
+    clear = sum(published_gap(comparison, *pair) > 2 for pair in keys)
+    sentences.append(
+        f"In {len(different) - clear} of the {len(different)} rows with another winner the two "
+        "methods differ by less than two standard errors in the paper itself (fold std over the "
+        "root of 20)."
+    )
+    first = {row[:3]: row[3] for row in winner_rows(comparison)}
+    for seed, other in enumerate(others, start=1):
+        again = {row[:3]: row[3] for row in winner_rows(other)}
+        if again:
+            same = sum(first[place] == method for place, method in again.items())
+            agree = sum(row[3] in row[4] for row in winner_rows(other))
+            sentences.append(
+                f"Our own run with seed {seed} has the winner of seed 0 in {same} of {len(again)} "
+                f"rows, and the published one in {agree}."
+            )
+    return sentences
 
 
 def result_table(comparison: Comparison, optimizer: str, rate: float) -> Table:

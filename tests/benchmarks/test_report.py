@@ -4,9 +4,11 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.comparison import Comparison, Key
 from benchmarks.document import Figure, Paragraph, Section, Table, to_html, to_markdown
-from benchmarks.report_uci import coverage, outside_table, winner_table
+from benchmarks.report_uci import coverage, outside_table, winner_noise, winner_table
 from benchmarks.sinusoid_plan import NOISES, true_mean
 from benchmarks.store import Store
+
+PAIR = ("nll", "fisher8")
 
 
 def add_cell(store, key, shift=0.0, seed=0, metrics=("rmse", "nll", "ece"), lost=0):
@@ -79,6 +81,13 @@ def test_another_winner_is_listed(store, row):
         add_cell(store, key, shift=5.0 if key.method == "fisher8" else 0.0)
     table = winner_table(Comparison(store))
     assert [r[:4] for r in table.rows] == [["sgd 0.005", "energy", "NLL", "Fisher8"]]
+    published = [Comparison(store).paper[Key("sgd", 0.005, "energy", m)]["nll"] for m in PAIR]
+    expected = (published[0].mean - published[1].mean) / np.sqrt(
+        (published[0].std ** 2 + published[1].std ** 2) / 20
+    )
+    assert table.rows[0][5] == f"{expected:.1f}"
+    sentences = winner_noise(Comparison(store), [])
+    assert sentences[0].startswith("In 0 of the 1 rows")
 
 
 def test_ranks_share_ties_and_put_diverged_cells_last(store):
