@@ -13,7 +13,8 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto
 h1, h2, h3 { line-height: 1.2; }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.8rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; margin: 1rem 0; font-size: 0.8rem;
+        font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding: 0.5rem 0; font-weight: 600; }
 th, td { padding: 0.2rem 0.6rem; border-bottom: 1px solid #e3e3e3; text-align: left;
          white-space: nowrap; }

@@ -11,10 +11,10 @@ matplotlib.use("agg")
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from fisher8_jax.plots import plot_fit, plot_pareto_panels, plot_training_map
 from matplotlib.figure import Figure
 
 from fisher8_jax import Gaussian
-from fisher8_jax.plots import plot_fit, plot_pareto_panels, plot_training_map
 
 
 def pareto_figure(panels: Mapping[str, Mapping[str, np.ndarray]]) -> bytes:

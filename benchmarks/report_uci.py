@@ -28,8 +28,10 @@ def section(store: Store) -> Section | None:
     blocks.append(outside_table(comparison, [other for other in others if other.ours]))
     blocks.append(winner_table(comparison))
     for optimizer in BUDGETS:
-        blocks.append(Figure(f"pareto-{optimizer}", *_pareto(comparison, optimizer)))
-    blocks += [result_table(comparison, *table) for table in comparison.tables]
+        blocks += _pareto(comparison, optimizer)
+    present = {key[:2] for key in comparison.ours}
+    tables = [table for table in comparison.tables if table in present]
+    blocks += [result_table(comparison, *table) for table in tables]
     return Section("UCI", blocks)
 
 
@@ -216,37 +218,48 @@ def _place(key: Key) -> str:
     return f"{key.optimizer} {key.rate:g}, {key.dataset}, {LABELS[key.method]}"
 
 
-def _pareto(comparison: Comparison, optimizer: str) -> tuple[bytes, str]:
+def _pareto(comparison: Comparison, optimizer: str) -> list[Block]:
     rates = BUDGETS[optimizer].rates
     methods = [m for m in PAPER_METHODS if m != "unit_variance"]
     panels = pareto_scores(comparison, optimizer, rates, methods)
+    if panels is None:
+        return []
     caption = (
         f"{optimizer.upper()}: z-scores of RMSE and NLL per set over methods and rates; a dot is a "
         "set, a star a method's mean, an ellipse its spread; lower left is better."
     )
-    return pareto_figure(panels), caption
+    return [Figure(f"pareto-{optimizer}", pareto_figure(panels), caption)]
 
 
 def pareto_scores(
     comparison: Comparison, optimizer: str, rates: Sequence[float], methods: Sequence[str]
-) -> dict[str, dict[str, np.ndarray]]:
-    """For each rate and method the z-scores (sets, 2); nan where a cell diverged."""
-    datasets = list(dict.fromkeys(key.dataset for key in comparison.paper))
-    shape = (len(rates), len(methods), len(datasets), 2)
-    values = np.full(shape, np.nan)
-    for index in np.ndindex(*shape[:3]):
-        key = Key(optimizer, rates[index[0]], datasets[index[2]], methods[index[1]])
-        if key in comparison.ours:
-            values[index] = [comparison.ours[key][metric].mean for metric in ("rmse", "nll")]
-    # Runs that blew up without overflowing would set the scale of all others.
-    median = np.nanmedian(values, axis=(0, 1))
-    spread = np.nanmedian(np.abs(values - median), axis=(0, 1))
-    values = np.where(np.abs(values - median) > 100 * spread, np.nan, values)
-    z = (values - np.nanmean(values, axis=(0, 1))) / np.nanstd(values, axis=(0, 1))
+) -> dict[str, dict[str, np.ndarray]] | None:
+    """For each rate and method the z-scores (sets, 2), nan for diverged cells; None if no set."""
+    shape = (len(rates), len(methods))
+    sets = []
+    for dataset in dict.fromkeys(key.dataset for key in comparison.paper):
+        values = np.full((*shape, 2), np.nan)
+        for index in np.ndindex(*shape):
+            key = Key(optimizer, rates[index[0]], dataset, methods[index[1]])
+            if key in comparison.ours:
+                values[index] = [comparison.ours[key][metric].mean for metric in ("rmse", "nll")]
+        if np.isfinite(values).all(axis=2).sum() > 2:
+            sets.append(_z_scores(values))
+    if not sets:
+        return None
+    z = np.stack(sets, axis=2)
     return {
         f"rate {rate:g}": {LABELS[m]: z[i, j] for j, m in enumerate(methods)}
         for i, rate in enumerate(rates)
     }
+
+
+def _z_scores(values: np.ndarray) -> np.ndarray:
+    """Standardised per metric, without runs that blew up and would set the scale of all others."""
+    median = np.nanmedian(values, axis=(0, 1))
+    spread = np.nanmedian(np.abs(values - median), axis=(0, 1))
+    values = np.where(np.abs(values - median) > 100 * spread, np.nan, values)
+    return (values - np.nanmean(values, axis=(0, 1))) / np.nanstd(values, axis=(0, 1))
 
 
 def _how_to_read() -> str:
