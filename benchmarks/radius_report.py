@@ -41,7 +41,8 @@ def _steps_blocks(results: RadiusResults) -> list[Block]:
         return []
     caption = (
         "100 steps of `fisher8_optimizer(100)` for all sets, against the best published mean over "
-        "five methods and six learning rates of SGD. Sets marked * were used to choose the setting"
+        "five methods and six learning rates of SGD. The setting was chosen by the test scores of "
+        "the sets marked *"
     )
     scored = [v for v in verdicts if v.metric != "ece"]
     calibrated = [v for v in verdicts if v.metric == "ece"]

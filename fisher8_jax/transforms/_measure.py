@@ -81,7 +81,7 @@ def _tangent(updates: Any, params: Any) -> tuple[Any, Array | float]:
 
 def _largest_magnitude(tree: Any) -> Array:
     maxima = [jnp.max(at_least_float32(jnp.abs(x)), initial=0) for x in jax.tree.leaves(tree)]
-    return functools.reduce(jnp.maximum, maxima, jnp.zeros(()))
+    return functools.reduce(jnp.maximum, maxima, jnp.zeros((), jnp.float32))
 
 
 def _jvp(predict: Predict, params: Any, tangent: Any) -> tuple[Family, Family]:
