@@ -1,8 +1,8 @@
 """How far an update moves the predicted distributions, to second order and exactly.
 
 The predictions change by `J u` when the parameters change by `u`, and each distribution then moves
-by the KL divergence `1/2 (J u)' F (J u)`, up to third order. `J u` is one forward-mode derivative;
-no Fisher matrix of the parameters is ever formed.
+by the KL divergence `1/2 (J u)' F (J u)`, up to third order. `J u` is one forward-mode derivative,
+or the difference of two forward passes; no Fisher matrix of the parameters is ever formed.
 """
 
 import functools
@@ -19,6 +19,10 @@ from fisher8_jax.families.contract import Family
 from fisher8_jax.transforms._checks import check_prediction
 
 Predict = Callable[[Any], Family]
+
+# The largest entry of a trial step, relative to the largest parameter. In float32 the truncation
+# error of the difference and its rounding error are both of this order there.
+_TRIAL_STEP = 2.0**-10
 
 # What `jax.linearize(predict, params)` returns: the predictions and their derivative.
 Linearized = tuple[Family, Callable[[Any], Family]]
@@ -48,8 +52,13 @@ def push_forward(
     params: Any,
     updates: Any,
     elements: Elements,
+    *,
+    by_difference: bool = False,
 ) -> Movement:
     """How the predictions at `params` change along `updates`, in at least float32."""
+    if by_difference:
+        assert predict is not None
+        return _movement(*_difference(predict, params, updates), elements)
     tangent, factor = _tangent(updates, params)
     if linearized is not None:
         pair = check_prediction(linearized[0]), linearized[1](tangent)
@@ -57,6 +66,11 @@ def push_forward(
         assert predict is not None
         pair = _jvp(predict, params, tangent)
     dist, change = jax.tree.map(at_least_float32, pair)
+    return _movement(dist, change, factor, elements)
+
+
+def _movement(dist: Family, change: Family, factor: Array | float, elements: Elements) -> Movement:
+    """The movement `factor * change`, brought to unit size over all elements that count."""
     size = _largest_magnitude(_zero_outside(change, elements.where))
     if elements.axis_name is not None:
         check_axis_name_is_bound(elements.axis_name)
@@ -77,6 +91,25 @@ def _tangent(updates: Any, params: Any) -> tuple[Any, Array | float]:
         factor = jnp.where(largest == 0, 1, largest)
         updates = jax.tree.map(lambda leaf: at_least_float32(leaf) / factor, updates)
     return jax.tree.map(lambda u, p: u.astype(jnp.asarray(p).dtype), updates, params), factor
+
+
+def _difference(predict: Predict, params: Any, updates: Any) -> tuple[tuple[Family, Family], Array]:
+    """The predictions and their change by a short trial step, and what to multiply it by."""
+    largest = _largest_magnitude(updates)
+    divisor = jnp.where(largest == 0, 1, largest)
+    reach = _largest_magnitude(params)
+    length = _TRIAL_STEP * jnp.where(reach == 0, 1, reach)
+
+    def move(param: Array, update: Array) -> Array:
+        # Divided first: the product of a long update and a short step may overflow.
+        step = at_least_float32(update) / divisor * length
+        return param + step.astype(jnp.asarray(param).dtype)
+
+    old, new = (
+        jax.tree.map(at_least_float32, check_prediction(predict(p)))
+        for p in (params, jax.tree.map(move, params, updates))
+    )
+    return old, jax.tree.map(jnp.subtract, new, old), largest / length
 
 
 def _largest_magnitude(tree: Any) -> Array:
