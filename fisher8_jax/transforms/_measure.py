@@ -20,9 +20,9 @@ from fisher8_jax.transforms._checks import check_prediction
 
 Predict = Callable[[Any], Family]
 
-# The largest entry of a trial step, relative to the largest parameter. In float32 the truncation
-# error of the difference and its rounding error are both of this order there.
-_TRIAL_STEP = 2.0**-10
+# The largest entry of a trial step, relative to the largest parameter: in float32 longer steps see
+# the curvature of the network, shorter ones the rounding of its outputs.
+_TRIAL_STEP = 2.0**-12
 
 # What `jax.linearize(predict, params)` returns: the predictions and their derivative.
 Linearized = tuple[Family, Callable[[Any], Family]]
@@ -93,7 +93,7 @@ def _tangent(updates: Any, params: Any) -> tuple[Any, Array | float]:
     return jax.tree.map(lambda u, p: u.astype(jnp.asarray(p).dtype), updates, params), factor
 
 
-def _difference(predict: Predict, params: Any, updates: Any) -> tuple[tuple[Family, Family], Array]:
+def _difference(predict: Predict, params: Any, updates: Any) -> tuple[Family, Family, Array]:
     """The predictions and their change by a short trial step, and what to multiply it by."""
     largest = _largest_magnitude(updates)
     divisor = jnp.where(largest == 0, 1, largest)

@@ -100,7 +100,7 @@ def scale_by_kl_radius(
             after them is dropped.
         measure: 'derivative' is one forward-mode derivative, exact and about twice the cost of a
             forward pass; 'difference' compares two forward passes, of which the compiler shares one
-            with the gradient. Its relative error is about 1e-3, it needs parameters of at least
+            with the gradient. Its error is below about one percent, it needs parameters of at least
             float32, and `predict` may contain functions without a forward-mode derivative.
         axis_name: the mapped axis (or axes) that the batch is split over under `jax.vmap`,
             `jax.pmap` or `jax.shard_map`. Not needed under `jax.jit` with sharded arrays.
