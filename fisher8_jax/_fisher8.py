@@ -45,6 +45,13 @@ class Rule(NamedTuple):
     axis_name: AxisName | None
     normalize: bool
     gradients_averaged: bool
+    batch_ndim: int = 0
+    shared_norms: tuple[str, ...] = ()
+
+    def norm_axes(self, name: str, ndim: int) -> tuple[int, ...]:
+        """The batch axes, and the parameter axes of a field whose coordinates share a norm."""
+        is_shared = name in self.shared_norms
+        return self.axis + (tuple(range(self.batch_ndim, ndim)) if is_shared else ())
 
 
 def fisher8(
@@ -215,7 +222,10 @@ def weighted_values(values: Array, where: Array | None, weights: Array | None) -
 
 def norms_over_batch(rule: Rule, natural: NaturalCotangent) -> dict[str, ScaledNorm]:
     """One L2 norm per parameter and remaining coordinate."""
-    return {name: l2_norm(x, rule.axis, rule.axis_name) for name, x in natural.items()}
+    return {
+        name: l2_norm(x, rule.norm_axes(name, x.value.ndim), rule.axis_name)
+        for name, x in natural.items()
+    }
 
 
 def apply_rule(
@@ -261,7 +271,8 @@ def _check_rule(
         check_axis_name_is_bound(axis_name)
     axes = () if not normalize else check_axis(axis, shape, axis_name=axis_name)
     mask = None if where is None else check_mask("where", where, shape)
-    return Rule(axes, axis_name, normalize, gradients_averaged), mask
+    rule = Rule(axes, axis_name, normalize, gradients_averaged, len(shape), dist.shared_norms)
+    return rule, mask
 
 
 def _vary_over(axis_name: AxisName | None, dist: SomeFamily) -> SomeFamily:
