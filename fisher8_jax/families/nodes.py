@@ -57,8 +57,10 @@ def unit_interval(like: Array, *, count: int = 129) -> tuple[Array, Array]:
     nodes = 1 / (1 + np.exp(-logit))
     weights = step * math.pi * np.cosh(t) * nodes / (1 + np.exp(logit))
     shape = (count, *like.shape)
-    nodes, weights = (jnp.broadcast_to(add_node_axis(x, like), shape) for x in (nodes, weights))
-    return nodes, weights
+    return (
+        jnp.broadcast_to(add_node_axis(nodes, like), shape),
+        jnp.broadcast_to(add_node_axis(weights, like), shape),
+    )
 
 
 def whole_numbers(like: Array, *, count: int) -> tuple[Array, Array]:
