@@ -16,6 +16,7 @@ from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser
 
 jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_enable_x64", True)  # also for arrays made while test files are imported
 
 hypothesis.settings.register_profile(
     "deterministic", deadline=None, derandomize=True, max_examples=50, print_blob=True
@@ -23,9 +24,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("deterministic")
 
 # All code blocks of one page share a namespace and run from top to bottom.
-pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser()], patterns=["README.md", "docs/**/*.md"]
-).pytest()
+pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"]).pytest()
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ The result is not the derivative of any function: Hessians and gradient checks b
 differences have no meaning through it, and a constant factor on the loss has no effect.
 """
 
+import dataclasses
 import functools
 from typing import NamedTuple, TypeVar
 
@@ -34,6 +35,7 @@ from fisher8_jax._numerics import (
 from fisher8_jax.families.contract import Family, array_fields
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
+Tree = TypeVar("Tree")
 
 NaturalCotangent = dict[str, Scaled]
 
@@ -98,7 +100,7 @@ def fisher8(
         Fisher8, UAI 2026, the batched update rule.
     """
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
-    return _identity(rule, _vary_over(axis_name, dist), where)
+    return _identity(rule, vary_over(axis_name, dist), where)
 
 
 def fisher8_nll(
@@ -145,7 +147,7 @@ def fisher8_nll(
     targets = dist.check_targets(targets)
     if weights is not None:
         weights = check_mask("weights", weights, dist.batch_shape, boolean=False)
-    return _fused_nll(rule, _vary_over(axis_name, dist), targets, where, weights)
+    return _fused_nll(rule, vary_over(axis_name, dist), targets, where, weights)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -154,7 +156,7 @@ def _identity(rule: Rule, dist: SomeFamily, where: Array | None) -> SomeFamily:
 
 
 def _identity_forward(rule, dist, where):
-    return dist, (dist, where)
+    return dist, (_what_natural_needs(dist), where)
 
 
 def _identity_backward(rule, residuals, cotangent):
@@ -248,6 +250,33 @@ def apply_rule(
     return jax.tree.unflatten(jax.tree.structure(dist), [leaves[n] for n in array_fields(dist)])
 
 
+def _what_natural_needs(dist: SomeFamily) -> SomeFamily:
+    """`dist` without the arrays that its Fisher information does not depend on.
+
+    They would be kept from the forward to the backward pass for nothing; their dtype stays.
+    """
+    if dist.fisher_depends_on is None:
+        return dist
+    return dataclasses.replace(  # type: ignore[type-var]
+        dist,
+        **{
+            name: jnp.zeros((), getattr(dist, name).dtype)
+            for name in array_fields(dist)
+            if name not in dist.fisher_depends_on
+        },
+    )
+
+
+def check_family(name: str, dist: SomeFamily) -> SomeFamily:
+    """Returns `dist`, or says that it must be a distribution."""
+    if not isinstance(dist, Family):
+        raise TypeError(
+            f"{name} must be a distribution such as `Gaussian(mean, log_variance)`, "
+            f"got {type(dist).__name__}."
+        )
+    return dist
+
+
 def _check_rule(
     dist: Family,
     axis: int | tuple[int, ...],
@@ -256,12 +285,7 @@ def _check_rule(
     normalize: bool,
     gradients_averaged: bool,
 ) -> tuple[Rule, Array | None]:
-    if not isinstance(dist, Family):
-        raise TypeError(
-            f"`dist` must be a distribution such as `Gaussian(mean, log_variance)`, "
-            f"got {type(dist).__name__}."
-        )
-    shape = dist.batch_shape
+    shape = check_family("`dist`", dist).batch_shape
     if gradients_averaged and axis_name is None:
         raise ValueError(
             "`gradients_averaged=True` undoes an average over `axis_name`, but none was given. "
@@ -275,19 +299,16 @@ def _check_rule(
     return rule, mask
 
 
-def _vary_over(axis_name: AxisName | None, dist: SomeFamily) -> SomeFamily:
-    """Makes every leaf depend formally on its place along `axis_name`.
+def vary_over(axis_name: AxisName | None, tree: Tree) -> Tree:
+    """`tree`, every leaf of which depends formally on its place along `axis_name`.
 
     A parameter that all places share (one global log-variance) would otherwise receive a cotangent
     that was summed over the axis before the rule sees it. XLA removes the selection.
     """
     if axis_name is None:
-        return dist
-    names = (axis_name,) if isinstance(axis_name, str) else axis_name
-    for name in names:
-        here = lax.axis_index(name) >= 0
-        dist = jax.tree.map(lambda leaf, here=here: jnp.where(here, leaf, leaf), dist)
-    return dist
+        return tree
+    here = lax.axis_index(axis_name) >= 0
+    return jax.tree.map(lambda leaf: jnp.where(here, leaf, leaf), tree)
 
 
 def _expand(x: Array, ndim: int) -> Array:

@@ -83,14 +83,10 @@ def materialize(x: Scaled) -> Array:
 
 def l2_norm(x: Scaled, axis: tuple[int, ...], axis_name: AxisName | None = None) -> ScaledNorm:
     """The L2 norm over `axis` and over the mapped `axis_name`, safe from overflow and underflow."""
-    # pmax has no derivative rule, and none is wanted here.
-    log_max = lax.stop_gradient(jnp.max(log_magnitude(x), axis, keepdims=True, initial=-jnp.inf))
-    if axis_name is not None:
-        log_max = lax.pmax(log_max, axis_name)
+    log_max = jnp.max(log_magnitude(x), axis, keepdims=True, initial=-jnp.inf)
     sum_sq = jnp.sum(jnp.square(rescale(x, _zero_if_empty(log_max))), axis, keepdims=True)
-    if axis_name is not None:
-        sum_sq = lax.psum(sum_sq, axis_name)
-    return ScaledNorm(log_max, sum_sq)
+    norm = ScaledNorm(log_max, sum_sq)
+    return norm if axis_name is None else combine_norms_over(axis_name, norm)
 
 
 def combine_norms(a: ScaledNorm, b: ScaledNorm) -> ScaledNorm:
@@ -102,6 +98,14 @@ def combine_norms(a: ScaledNorm, b: ScaledNorm) -> ScaledNorm:
         return norm.sum_sq * jnp.exp(2 * (norm.log_max - reference))
 
     return ScaledNorm(log_max, contribution(a) + contribution(b))
+
+
+def combine_norms_over(axis_name: AxisName, norm: ScaledNorm) -> ScaledNorm:
+    """The norm of all vectors along a mapped axis, laid end to end."""
+    # pmax has no derivative rule, and none is wanted here.
+    log_max = lax.pmax(lax.stop_gradient(norm.log_max), axis_name)
+    factor = jnp.exp(2 * (norm.log_max - _zero_if_empty(log_max)))
+    return ScaledNorm(log_max, lax.psum(norm.sum_sq * factor, axis_name))
 
 
 def divide_by_norm(x: Scaled, norm: ScaledNorm) -> Array:

@@ -59,6 +59,9 @@ class Family(abc.ABC):
     support: ClassVar[str] = "real"
     shared_norms: ClassVar[tuple[str, ...]] = ()
 
+    fisher_depends_on: ClassVar[tuple[str, ...] | None] = None
+    """The fields that `natural` reads; None for all of them. Saves memory, changes no result."""
+
     if TYPE_CHECKING:  # A field or a property, as the family likes.
 
         @property

@@ -1,7 +1,7 @@
 """The Gaussian with a predicted variance, the likelihood of the Fisher8 paper."""
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,8 @@ class Gaussian(Family):
 
     mean: Array
     log_variance: Array
+
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_variance",)
 
     @classmethod
     def from_log_std(cls, mean: Array, log_std: Array) -> Self:
@@ -151,16 +153,22 @@ class Gaussian(Family):
 
     def cdf(self, targets: Array) -> Array:
         """`Phi(z)`."""
-        return ndtr(self.standardize(targets))
+        z = self.standardize(targets)
+        # Evaluated in at least float32: the special functions know no half precision.
+        return ndtr(at_least_float32(z)).astype(z.dtype)
 
     def quantile(self, probability: Array) -> Array:
         """`mean + std * Phi^-1(probability)`; `probability` broadcasts against the batch."""
-        return self.mean + self.std * ndtri(jnp.asarray(probability, self.mean.dtype))
+        dtype = jnp.result_type(self.mean, self.log_variance)
+        z = ndtri(at_least_float32(jnp.asarray(probability, dtype)))
+        return self.mean + self.std * z.astype(dtype)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`mean + std * e` with standard normal `e`."""
         shape = (*sample_shape, *self.batch_shape)
-        return self.mean + self.std * jax.random.normal(key, shape, self.mean.dtype)
+        dtype = jnp.result_type(self.mean, self.log_variance)
+        std, mean = jnp.broadcast_to(self.std, shape), jnp.broadcast_to(self.mean, shape)
+        return mean + std * jax.random.normal(key, shape, dtype)
 
     def unscale(self, shift: Array, scale: Array) -> Self:
         """The distribution of `scale * y + shift`: back to the units of the original targets.

@@ -1,0 +1,32 @@
+"""One of several processes that compute a Fisher8 gradient of a batch spread over all of them."""
+
+import json
+import sys
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def main(address: str, count: int, index: int, path: str) -> None:
+    jax.distributed.initialize(address, num_processes=count, process_id=index)
+    from tests.problem import gradient, make_problem
+
+    params, x, y = make_problem()
+    mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows, replicated = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+
+    def spread(array, sharding):
+        array = np.asarray(array)
+        return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
+
+    params = jax.tree.map(lambda p: spread(p, replicated), params)
+    step = jax.jit(lambda params, x, y: gradient(path, params, x, y), out_shardings=replicated)
+    result = step(params, spread(x, rows), spread(y, rows))
+    local = jax.tree.map(lambda g: np.asarray(g.addressable_data(0)).tolist(), result)
+    print(json.dumps({"devices": jax.device_count(), "gradient": local}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
