@@ -2,3 +2,4 @@
 
 from fisher8_jax.transforms.kl_radius import KLRadiusState as KLRadiusState
 from fisher8_jax.transforms.kl_radius import scale_by_kl_radius as scale_by_kl_radius
+from fisher8_jax.transforms.recipe import fisher8_optimizer as fisher8_optimizer
