@@ -47,13 +47,6 @@ class Rule(NamedTuple):
     axis_name: AxisName | None
     normalize: bool
     gradients_averaged: bool
-    batch_ndim: int = 0
-    shared_norms: tuple[str, ...] = ()
-
-    def norm_axes(self, name: str, ndim: int) -> tuple[int, ...]:
-        """The batch axes, and the parameter axes of a field whose coordinates share a norm."""
-        is_shared = name in self.shared_norms
-        return self.axis + (tuple(range(self.batch_ndim, ndim)) if is_shared else ())
 
 
 def fisher8(
@@ -222,11 +215,16 @@ def weighted_values(values: Array, where: Array | None, weights: Array | None) -
     return _zero_outside(values, where)
 
 
-def norms_over_batch(rule: Rule, natural: NaturalCotangent) -> dict[str, ScaledNorm]:
-    """One L2 norm per parameter and remaining coordinate."""
+def norms_over_batch(rule: Rule, dist: Family, natural: NaturalCotangent) -> dict[str, ScaledNorm]:
+    """One L2 norm per parameter and remaining coordinate, or one for all that share it."""
+
+    def axes(name: str, ndim: int) -> tuple[int, ...]:
+        if name not in dist.shared_norms:
+            return rule.axis
+        return (*rule.axis, *range(len(dist.batch_shape), ndim))
+
     return {
-        name: l2_norm(x, rule.norm_axes(name, x.value.ndim), rule.axis_name)
-        for name, x in natural.items()
+        name: l2_norm(x, axes(name, x.value.ndim), rule.axis_name) for name, x in natural.items()
     }
 
 
@@ -240,7 +238,7 @@ def apply_rule(
     if not rule.normalize:
         result = {name: materialize(x) for name, x in natural.items()}
     else:
-        norms = norms_over_batch(rule, natural) if norms is None else norms
+        norms = norms_over_batch(rule, dist, natural) if norms is None else norms
         result = {name: divide_by_norm(x, norms[name]) for name, x in natural.items()}
     if rule.gradients_averaged:
         # A sum of unit-norm parts is right; undo the division by the number of parts.
@@ -295,8 +293,7 @@ def _check_rule(
         check_axis_name_is_bound(axis_name)
     axes = () if not normalize else check_axis(axis, shape, axis_name=axis_name)
     mask = None if where is None else check_mask("where", where, shape)
-    rule = Rule(axes, axis_name, normalize, gradients_averaged, len(shape), dist.shared_norms)
-    return rule, mask
+    return Rule(axes, axis_name, normalize, gradients_averaged), mask
 
 
 def vary_over(axis_name: AxisName | None, tree: Tree) -> Tree:

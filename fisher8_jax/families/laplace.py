@@ -1,7 +1,7 @@
 """The Laplace distribution: absolute instead of squared errors, with a predicted scale."""
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,8 @@ class Laplace(ScalarFamily):
 
     mean: Array
     log_scale: Array
+
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_scale",)
 
     @property
     def scale(self) -> Array:

@@ -1,6 +1,6 @@
 """The log-normal: positive targets whose logarithm is Gaussian."""
 
-from typing import Self
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 from jax import Array
@@ -39,6 +39,7 @@ class LogNormal(ScalarFamily):
     log_variance: Array
 
     support = "positive"
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_variance",)
 
     @property
     def of_logarithm(self) -> Gaussian:

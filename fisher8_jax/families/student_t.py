@@ -1,7 +1,7 @@
 """The Student-t with fixed degrees of freedom: outliers keep a bounded influence."""
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +51,8 @@ class StudentT(ScalarFamily):
     location: Array
     log_scale: Array
     df: float = static_field(default=4.0)
+
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_scale",)
 
     def __post_init__(self) -> None:
         check_positive("df", self.df)

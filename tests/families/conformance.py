@@ -74,45 +74,48 @@ def fused(dist: Family, targets: jax.Array) -> jax.Array:
     return fisher8_nll(dist, targets).mean()
 
 
-@jax.jit
+# Compiled once and run once on small arrays: optimising the machine code would cost more than it
+# saves.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+@functools.partial(jax.jit, compiler_options=QUICK)
 def _report(dist: Family, other: Family, targets, nodes, probabilities, key) -> dict[str, Any]:
     theta = flatten(dist)
+    size = theta.shape[0]
     direction = jnp.cos(jnp.arange(theta.size, dtype=theta.dtype)).reshape(theta.shape)
-    ahead = dist.kl(unflatten(dist, theta + KL_STEP * direction))
-    behind = dist.kl(unflatten(dist, theta - KL_STEP * direction))
+    shifts = jnp.stack([KL_STEP * direction, -KL_STEP * direction, jnp.zeros_like(theta)])
+    others = jnp.concatenate([theta[None] + shifts, flatten(other)[None]])
+    ahead, behind, kl_self, kl_other = jax.vmap(lambda t: dist.kl(unflatten(dist, t)))(others)
     outer, hessian = expected_information(dist, nodes, probabilities)
     information, inverse = natural_matrices(dist)
     cdf = dist.cdf(targets)
     samples = dist.sample(key, (4000,))
-    no_constant = dist.nll(targets) - dist.nll(targets, constant=False)
+    quantiles = jax.vmap(dist.quantile)(jnp.stack([cdf, jnp.full_like(cdf, 0.3)]))
+    nll, pull_back = jax.vjp(lambda d: d.nll(targets), dist)
+    scores = dist.natural_score(targets).values()
     return {
-        "nll": dist.nll(targets),
-        "constant": no_constant,
+        "nll": nll,
+        "constant": nll - dist.nll(targets, constant=False),
         "outer": outer,
         "hessian": hessian,
         "information": information,
         "inverse": inverse,
         "kl_small": (ahead + behind) / KL_STEP**2,
         "quadratic": dist.fisher_norm_sq(unflatten(dist, direction)),
-        "kl": dist.kl(other),
-        "kl_self": dist.kl(dist),
+        "kl": kl_other,
+        "kl_self": kl_self,
         "log_ratio": jax.vmap(lambda y: other.nll(y) - dist.nll(y))(nodes),
         "cdf": cdf,
-        "round_trip": dist.quantile(cdf),
-        "quantiles": dist.quantile(jnp.full(nodes.shape[1:], 0.3)),
+        "round_trip": quantiles[0],
+        "quantiles": quantiles[1],
         "mean": dist.mean,
         "variance": dist.variance,
         "samples": samples,
         "op": gradient(dist, targets, through_op),
         "fused": gradient(dist, targets, fused),
-        "score": jnp.concatenate(
-            [
-                materialize(s).reshape(theta.shape[0], -1)
-                for s in dist.natural_score(targets).values()
-            ],
-            1,
-        ),
-        "nll_gradient": gradient(dist, targets, lambda d, y: d.nll(y).sum()),
+        "score": jnp.concatenate([materialize(s).reshape(size, -1) for s in scores], 1),
+        "nll_gradient": flatten(pull_back(jnp.ones_like(nll))[0]),
         "crps": dist.crps(targets) if hasattr(dist, "crps") else None,
     }
 

@@ -42,14 +42,16 @@ class Case:
 
 
 def from_scipy(name: str, dist: f8.Family, frozen: Any, **kwargs: Any) -> Case:
-    """A row for a continuous scalar family, with double-exponential nodes in the probability."""
-    t, step = np.linspace(-6.0, 6.0, 1201, retstep=True)
-    tail = 0.5 * np.exp(-np.abs(0.5 * math.pi * np.sinh(t))) / np.cosh(0.5 * math.pi * np.sinh(t))
-    density = 0.25 * math.pi * np.cosh(t) / np.cosh(0.5 * math.pi * np.sinh(t)) ** 2
-    keep = tail > 1e-290
-    t, tail, density = t[keep, None], tail[keep, None], density[keep, None]
-    nodes = np.where(t < 0, frozen.ppf(tail), frozen.isf(tail))
-    probabilities = np.broadcast_to(step * density, nodes.shape)
+    """A row for a continuous scalar family: double-exponential nodes on each side of the median.
+
+    Two halves, because a likelihood may have a kink at its median.
+    """
+    t, step = np.linspace(-5.9, 3.4, 400, retstep=True)
+    half = 0.5 * math.pi * np.sinh(t[:, None])
+    tail = 0.5 / (1 + np.exp(-2 * half))
+    weight = step * 0.125 * math.pi * np.cosh(t[:, None]) / np.cosh(half) ** 2
+    nodes = np.concatenate([frozen.ppf(tail), frozen.isf(tail)])
+    probabilities = np.broadcast_to(np.concatenate([weight, weight]), nodes.shape)
     return Case(
         name=name,
         dist=dist,
@@ -67,9 +69,9 @@ def from_masses(name: str, dist: f8.Family, masses: Callable, count: int, **kwar
     p = masses(nodes)
     assert np.all(p.sum(0) > 1 - 1e-13), name
     mean = (p * nodes).sum(0)
-    targets = np.array(
-        [np.searchsorted(np.cumsum(p[:, i]), [0.2, 0.5, 0.7, 0.95][i]) for i in range(BATCH)]
-    )
+    # Targets from the lower to the upper tail.
+    levels = (0.2, 0.5, 0.7, 0.95)
+    targets = np.array([np.searchsorted(np.cumsum(p[:, i]), x) for i, x in enumerate(levels)])
 
     def cdf(y: np.ndarray) -> np.ndarray:
         return np.where(nodes <= y, p, 0).sum(0)
