@@ -10,6 +10,7 @@ from jax.scipy.special import betaln, gammainc
 
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import digamma_remainder, log_gamma_remainder, trigamma_remainder
+from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._search import broadcast_probability, invert_increasing
 from fisher8_jax.families.contract import ScalarFamily, family
 
@@ -100,7 +101,7 @@ class Gamma(ScalarFamily):
             "log_mean": Scaled(
                 jnp.where(is_huge, -1, -jnp.expm1(plain)), jnp.where(is_huge, difference, 0)
             ),
-            "log_concentration": _sum(settled, excess, log_excess),
+            "log_concentration": add_scaled(settled, excess, log_excess),
         }
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
@@ -172,11 +173,3 @@ def exp_excess(x: Array) -> Array:
 def _cdf(log_mean: Array, log_concentration: Array, targets: Array) -> Array:
     scaled = multiply_by_exp(targets, log_concentration - log_mean)
     return gammainc(jnp.exp(log_concentration), scaled)
-
-
-def _sum(plain: Array, value: Array, log_scale: Array) -> Scaled:
-    """`plain + value * exp(log_scale)`, with a scale taken out where the product is large."""
-    common = jnp.maximum(log_scale, 0)
-    return Scaled(
-        multiply_by_exp(plain, -common) + multiply_by_exp(value, log_scale - common), common
-    )

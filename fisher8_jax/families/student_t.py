@@ -15,6 +15,9 @@ from fisher8_jax.families._quadrature import add_node_axis, expectation, sinh_si
 from fisher8_jax.families._search import broadcast_probability, invert_increasing
 from fisher8_jax.families.contract import ScalarFamily, family, static_field
 
+# Beyond it ln(1 + z^2) is 2 ln|z| to double precision.
+_LARGEST_PLAIN_LOG_Z = 20.0
+
 
 @family
 class StudentT(ScalarFamily):
@@ -151,10 +154,13 @@ class StudentT(ScalarFamily):
 
 def student_nll(location, log_scale, df, targets: Array) -> Array:
     """The NLL without the terms that depend on `df` alone; exact for outliers of any size."""
-    z = multiply_by_exp(targets - location, -log_scale) / jnp.sqrt(df)
-    is_huge = jnp.abs(z) > 1e8
+    residual = targets - location
+    log_factor = -log_scale - 0.5 * jnp.log(df)
+    log_z = jnp.log(jnp.abs(jnp.where(residual == 0, 1, residual))) + log_factor
+    is_huge = (residual != 0) & (log_z > _LARGEST_PLAIN_LOG_Z)
+    z = multiply_by_exp(residual, jnp.where(is_huge, 0, log_factor))
     body = jnp.log1p(jnp.square(jnp.where(is_huge, 0, z)))
-    tail = 2 * jnp.log(jnp.abs(jnp.where(is_huge, z, 1)))
+    tail = 2 * jnp.where(is_huge, log_z, 0)
     return log_scale + 0.5 * (df + 1) * jnp.where(is_huge, tail, body)
 
 

@@ -9,6 +9,7 @@ from jax import Array
 
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import trigamma_remainder
+from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._search import broadcast_probability
 from fisher8_jax.families.contract import ScalarFamily, family
 from fisher8_jax.families.student_t import (
@@ -100,7 +101,8 @@ class StudentTLearnedDf(ScalarFamily):
         df = dist.df
         location = multiply_by_exp(cotangent.location, 2 * dist.log_scale) * ((df + 3) / (df + 1))
         reduced = cotangent.log_df + cotangent.log_scale / (df + 1)
-        log_df = reduced / scale_free_information(dist.log_df)
+        information = scale_free_information(dist.log_df)
+        log_df = multiply_by_exp(reduced / information.value, -information.log_scale)
         log_scale = cotangent.log_scale * (0.5 * (1 + 3 / df)) + log_df / (df + 1)
         return type(self)(location, log_scale, log_df)
 
@@ -121,14 +123,14 @@ class StudentTLearnedDf(ScalarFamily):
         z_sq = jnp.where(is_normal, z_sq, 0)
         reduced = score + 2 * df / (df + 1) * half_shrink
         information = scale_free_information(dist.log_df)
-        exact = jnp.where(is_normal, 0, reduced) / jnp.where(is_normal, 1, information)
-        value = jnp.where(is_normal, (z_sq * (z_sq - 6) + 3) / 6, exact)
-        log_scale_of_df = jnp.where(is_normal, dist.log_df, 0)
-        shared = multiply_by_exp(value, log_scale_of_df - jnp.log1p(df))
+        limit = (z_sq * (z_sq - 6) + 3) / 6
+        value = jnp.where(is_normal, limit, reduced / information.value)
+        log_scale = jnp.where(is_normal, dist.log_df, -information.log_scale)
+        shared_scale = log_scale - jax.nn.softplus(dist.log_df)
         return {
             "location": location,
-            "log_scale": Scaled((df + 3) * half_shrink + shared),
-            "log_df": Scaled(value, log_scale_of_df),
+            "log_scale": add_scaled((df + 3) * half_shrink, value, shared_scale),
+            "log_df": Scaled(value, log_scale),
         }
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
@@ -137,8 +139,9 @@ class StudentTLearnedDf(ScalarFamily):
         df = dist.df
         location = jnp.square(multiply_by_exp(tangent.location, -dist.log_scale))
         scale = jnp.square(tangent.log_scale - tangent.log_df / (df + 1))
-        shape = scale_free_information(dist.log_df) * jnp.square(tangent.log_df)
-        return ((df + 1) * location + 2 * df * scale) / (df + 3) + shape
+        information = scale_free_information(dist.log_df)
+        shape = jnp.square(multiply_by_exp(tangent.log_df, 0.5 * information.log_scale))
+        return ((df + 1) * location + 2 * df * scale) / (df + 3) + information.value * shape
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`."""
@@ -166,7 +169,7 @@ class StudentTLearnedDf(ScalarFamily):
         return jnp.broadcast_to(self.location, shape) + jnp.broadcast_to(self.scale, shape) * noise
 
 
-def scale_free_information(log_df: Array) -> Array:
+def scale_free_information(log_df: Array) -> Scaled:
     """`S` of the class docstring, by its series where the closed form would cancel."""
     is_large = log_df > math.log(1000.0 if log_df.dtype == jnp.float64 else 30.0)
     small = jnp.where(is_large, 0, log_df)
@@ -180,7 +183,7 @@ def scale_free_information(log_df: Array) -> Array:
     series = jnp.zeros_like(inverse)
     for coefficient in reversed(_SCHUR_SERIES):
         series = series * inverse + coefficient
-    return jnp.where(is_large, series * jnp.square(inverse), body)
+    return Scaled(jnp.where(is_large, series, body), jnp.where(is_large, -2 * log_df, 0))
 
 
 def _terms_of_df(dist: StudentTLearnedDf, log_df: Array, targets: Array) -> Array:

@@ -126,7 +126,7 @@ def report(name: str) -> tuple[Case, dict[str, Any]]:
     case = CASES[name]
     dist = jax.tree.map(jnp.asarray, case.dist)
     theta = flatten(dist)
-    shift = 0.1 * jnp.sin(jnp.arange(theta.size, dtype=theta.dtype)).reshape(theta.shape)
+    shift = 0.1 * jnp.sin(1 + jnp.arange(theta.size, dtype=theta.dtype)).reshape(theta.shape)
     other = unflatten(dist, theta + shift)
     inputs = map(jnp.asarray, (case.targets, case.nodes, case.probabilities))
     result = _report(dist, other, *inputs, jax.random.key(0))
