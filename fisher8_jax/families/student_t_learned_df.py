@@ -101,8 +101,8 @@ class StudentTLearnedDf(ScalarFamily):
         df = dist.df
         location = multiply_by_exp(cotangent.location, 2 * dist.log_scale) * ((df + 3) / (df + 1))
         reduced = cotangent.log_df + cotangent.log_scale / (df + 1)
-        information = scale_free_information(dist.log_df)
-        log_df = multiply_by_exp(reduced / information.value, -information.log_scale)
+        information, log_information = scale_free_information(dist.log_df)
+        log_df = multiply_by_exp(reduced / information, -log_information)
         log_scale = cotangent.log_scale * (0.5 * (1 + 3 / df)) + log_df / (df + 1)
         return type(self)(location, log_scale, log_df)
 
@@ -122,10 +122,10 @@ class StudentTLearnedDf(ScalarFamily):
         is_normal = (df > (1e7 if df.dtype == jnp.float64 else 1e4)) & (z_sq < 1e-3 * df)
         z_sq = jnp.where(is_normal, z_sq, 0)
         reduced = score + 2 * df / (df + 1) * half_shrink
-        information = scale_free_information(dist.log_df)
+        information, log_information = scale_free_information(dist.log_df)
         limit = (z_sq * (z_sq - 6) + 3) / 6
-        value = jnp.where(is_normal, limit, reduced / information.value)
-        log_scale = jnp.where(is_normal, dist.log_df, -information.log_scale)
+        value = jnp.where(is_normal, limit, reduced / information)
+        log_scale = jnp.where(is_normal, dist.log_df, -log_information)
         shared_scale = log_scale - jax.nn.softplus(dist.log_df)
         return {
             "location": location,
@@ -139,9 +139,9 @@ class StudentTLearnedDf(ScalarFamily):
         df = dist.df
         location = jnp.square(multiply_by_exp(tangent.location, -dist.log_scale))
         scale = jnp.square(tangent.log_scale - tangent.log_df / (df + 1))
-        information = scale_free_information(dist.log_df)
-        shape = jnp.square(multiply_by_exp(tangent.log_df, 0.5 * information.log_scale))
-        return ((df + 1) * location + 2 * df * scale) / (df + 3) + information.value * shape
+        information, log_information = scale_free_information(dist.log_df)
+        shape = information * jnp.square(multiply_by_exp(tangent.log_df, 0.5 * log_information))
+        return ((df + 1) * location + 2 * df * scale) / (df + 3) + shape
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`."""
@@ -169,8 +169,11 @@ class StudentTLearnedDf(ScalarFamily):
         return jnp.broadcast_to(self.location, shape) + jnp.broadcast_to(self.scale, shape) * noise
 
 
-def scale_free_information(log_df: Array) -> Scaled:
-    """`S` of the class docstring, by its series where the closed form would cancel."""
+def scale_free_information(log_df: Array) -> tuple[Array, Array]:
+    """`S` of the class docstring as `value * exp(log_scale)`.
+
+    By its series in `1 / df` where the closed form would cancel.
+    """
     is_large = log_df > math.log(1000.0 if log_df.dtype == jnp.float64 else 30.0)
     small = jnp.where(is_large, 0, log_df)
     df = jnp.exp(small)
@@ -183,7 +186,7 @@ def scale_free_information(log_df: Array) -> Scaled:
     series = jnp.zeros_like(inverse)
     for coefficient in reversed(_SCHUR_SERIES):
         series = series * inverse + coefficient
-    return Scaled(jnp.where(is_large, series, body), jnp.where(is_large, -2 * log_df, 0))
+    return jnp.where(is_large, series, body), jnp.where(is_large, -2 * log_df, 0)
 
 
 def _terms_of_df(dist: StudentTLearnedDf, log_df: Array, targets: Array) -> Array:
