@@ -166,14 +166,8 @@ def _nll(log_mean: Array, log_r: Array, y: Array) -> Array:
     is_close = jnp.abs(log_ratio) < 0.5
     ratio = (mean - y) / jnp.where(is_close, total, 1)
     ratio = jnp.where(is_close, ratio, 0)
-    product = jnp.where(is_close, total * _log1p_over(ratio) * ratio, total * log_ratio)
+    product = jnp.where(is_close, total * jnp.log1p(ratio), total * log_ratio)
     return gammaln(y + 1) + y * (1 - log_mean) - remainders + product
-
-
-def _log1p_over(x: Array) -> Array:
-    """`ln(1 + x) / x`, 1 at 0."""
-    safe = jnp.where(x == 0, 1, x)
-    return jnp.where(x == 0, 1, jnp.log1p(safe) / safe)
 
 
 def _information(dist: NegativeBinomial) -> tuple[Array, Array, Array]:
