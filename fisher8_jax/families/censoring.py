@@ -101,7 +101,7 @@ def _(dist: Laplace, targets: Array) -> tuple[Array, Array]:
 
 @log_tails.register
 def _(dist: Weibull, targets: Array) -> tuple[Array, Array]:
-    _, w, is_inside = dist._log_hazard(targets)
+    w, is_inside = dist.log_hazard(targets)
     hazard = jnp.exp(w)
     below = jnp.log(-jnp.expm1(-hazard))
     return jnp.where(is_inside, below, -jnp.inf), jnp.where(is_inside, -hazard, 0)

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammainc, gammaln
 
-from fisher8_jax._numerics import Scaled, multiply_by_exp
+from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax.families._search import broadcast_probability
 from fisher8_jax.families.contract import ScalarFamily, family
 
@@ -68,20 +68,21 @@ class Weibull(ScalarFamily):
         ratio = gammaln(1 + 2 * inverse) - log_square
         return jnp.exp(2 * self.log_scale + log_square) * jnp.expm1(ratio)
 
-    def _log_hazard(self, targets: Array) -> tuple[Self, Array, Array]:
-        """The widened distribution, `k ln(targets / scale)` and where targets are positive."""
+    def log_hazard(self, targets: Array) -> tuple[Array, Array]:
+        """`w = k ln(targets / scale)`, and where the targets are positive; w is finite elsewhere."""
         dist, targets = self.prepare(targets)
         is_inside = targets > 0
         difference = jnp.log(jnp.where(is_inside, targets, 1)) - dist.log_scale
-        return dist, multiply_by_exp(difference, dist.log_concentration), is_inside
+        return multiply_by_exp(difference, dist.log_concentration), is_inside
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`exp(w) - w - log_concentration + ln(targets)`, `w = k ln(targets / scale)`.
 
         Infinite outside the support. No term is a constant, so `constant` changes nothing.
         """
-        dist, w, is_inside = self._log_hazard(targets)
-        log_targets = jnp.log(jnp.where(is_inside, self.prepare(targets)[1], 1))
+        dist, targets = self.prepare(targets)
+        w, is_inside = dist.log_hazard(targets)
+        log_targets = jnp.log(jnp.where(is_inside, targets, 1))
         return jnp.where(is_inside, jnp.exp(w) - w - dist.log_concentration + log_targets, jnp.inf)
 
     def natural(self, cotangent: Self) -> Self:
@@ -94,7 +95,8 @@ class Weibull(ScalarFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """From the score `(k (1 - exp(w)), w expm1(w) - 1)`; nan outside the support."""
-        dist, w, is_inside = self._log_hazard(targets)
+        log_k = at_least_float32(self.log_concentration)
+        w, is_inside = self.log_hazard(targets)
         w = jnp.where(is_inside, w, jnp.nan)
         is_huge = w > _LARGEST_PLAIN_LOG
         plain = jnp.where(is_huge, 0, w)
@@ -104,9 +106,7 @@ class Weibull(ScalarFamily):
         log_concentration = (_SHIFT * scale + shape) / _SPREAD
         taken_out = jnp.where(is_huge, w, 0)
         return {
-            "log_scale": Scaled(
-                scale + _SHIFT * log_concentration, taken_out - dist.log_concentration
-            ),
+            "log_scale": Scaled(scale + _SHIFT * log_concentration, taken_out - log_k),
             "log_concentration": Scaled(log_concentration, taken_out),
         }
 
@@ -128,7 +128,7 @@ class Weibull(ScalarFamily):
 
     def cdf(self, targets: Array) -> Array:
         """`1 - exp(-(targets / scale)^k)`, 0 for targets that are not positive."""
-        _, w, is_inside = self._log_hazard(targets)
+        w, is_inside = self.log_hazard(targets)
         return jnp.where(is_inside, -jnp.expm1(-jnp.exp(w)), 0)
 
     def quantile(self, probability: Array) -> Array:
@@ -147,8 +147,8 @@ class Weibull(ScalarFamily):
 
     def crps(self, targets: Array) -> Array:
         """`y (2 F(y) - 1) - 2 mean P(1 + 1/k, (y/scale)^k) + mean 2^(-1/k)`."""
-        dist, w, _ = self._log_hazard(targets)
-        targets = dist.prepare(targets)[1]
+        dist, targets = self.prepare(targets)
+        w, _ = dist.log_hazard(targets)
         inverse = jnp.exp(-dist.log_concentration)
         partial = gammainc(1 + inverse, jnp.exp(w))
         below = -jnp.expm1(-jnp.exp(w))

@@ -34,7 +34,7 @@ class Case:
     cdf: Callable[[np.ndarray], np.ndarray] | None = None
     mean: Any = None
     variance: Any = None
-    crps: Callable[[Any, np.ndarray], Any] | None = None
+    crps: Callable[[np.ndarray], Any] | None = None
     discrete: bool = False
     smooth: bool = True  # whether minus the mean Hessian is the information
     complete_data: bool = False  # whether the information is that of unseen components as well
@@ -116,7 +116,7 @@ def _laplace() -> Case:
         f8.Laplace(*arrays(LOCATION, LOG)),
         scipy.stats.laplace(LOCATION, scale),
         smooth=False,
-        crps=lambda d, y: scoringrules.crps_laplace(y, LOCATION, scale),
+        crps=lambda y: scoringrules.crps_laplace(y, LOCATION, scale),
     )
 
 
@@ -128,7 +128,7 @@ def _student_t() -> Case:
         "StudentT",
         f8.StudentT(*arrays(LOCATION, LOG), df=5.5),
         scipy.stats.t(5.5, LOCATION, scale),
-        crps=lambda d, y: scoringrules.crps_t(y, 5.5, np.array(LOCATION), scale),
+        crps=lambda y: scoringrules.crps_t(y, 5.5, np.array(LOCATION), scale),
     )
 
 
@@ -150,7 +150,7 @@ def _log_normal() -> Case:
         "LogNormal",
         f8.LogNormal(*arrays(LOCATION, log_variance)),
         scipy.stats.lognorm(std, scale=np.exp(LOCATION)),
-        crps=lambda d, y: scoringrules.crps_lognormal(y, np.array(LOCATION), std),
+        crps=lambda y: scoringrules.crps_lognormal(y, np.array(LOCATION), std),
     )
 
 
@@ -163,7 +163,7 @@ def _gamma() -> Case:
         "Gamma",
         f8.Gamma(*arrays(LOG, list(np.log(k)))),
         scipy.stats.gamma(k, scale=scale),
-        crps=lambda d, y: scoringrules.crps_gamma(y, k, 1 / scale),
+        crps=lambda y: scoringrules.crps_gamma(y, k, 1 / scale),
     )
 
 
@@ -184,7 +184,7 @@ def _beta() -> Case:
         "Beta",
         f8.Beta(*arrays(LOCATION, list(np.log(c)))),
         scipy.stats.beta(m * c, (1 - m) * c),
-        crps=lambda d, y: scoringrules.crps_beta(y, m * c, (1 - m) * c),
+        crps=lambda y: scoringrules.crps_beta(y, m * c, (1 - m) * c),
     )
 
 
@@ -197,7 +197,7 @@ def _poisson() -> Case:
         f8.Poisson(*arrays(list(np.log(rate)))),
         lambda y: scipy.stats.poisson(rate).pmf(y),
         80,
-        crps=lambda d, y: scoringrules.crps_poisson(y, rate),
+        crps=lambda y: scoringrules.crps_poisson(y, rate),
     )
 
 
@@ -228,7 +228,7 @@ def _bernoulli() -> Case:
         f8.Bernoulli(*arrays(LOCATION)),
         lambda y: scipy.stats.bernoulli(p).pmf(y),
         2,
-        crps=lambda d, y: (p - y) ** 2,
+        crps=lambda y: (p - y) ** 2,
     )
 
 
@@ -326,7 +326,7 @@ def _gaussian_mixture() -> Case:
     def cdf(y: np.ndarray) -> np.ndarray:
         return sum(weights[:, i] * scipy.stats.norm(means[:, i], std[:, i]).cdf(y) for i in (0, 1))
 
-    def crps(_: Any, y: np.ndarray) -> np.ndarray:
+    def crps(y: np.ndarray) -> np.ndarray:
         import scoringrules
 
         return scoringrules.crps_mixnorm(y, means, std, weights)
