@@ -8,6 +8,7 @@ full image, NLL in nats per pixel, ECE. The picture shows error and predicted si
 """
 
 import argparse
+import functools
 import json
 import pathlib
 from typing import Any
@@ -30,7 +31,7 @@ from fisher8_jax.transforms import fisher8_optimizer
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "families"
 LEARNING_RATES = (1e-3, 4e-3)
-CROP, BATCH_SIZE = (40, 40), 8
+CROP, BATCH_SIZE = (32, 32), 6
 
 
 def _fisher8_over_space(dist: Gaussian, targets: Array, where: Array) -> Array:
@@ -47,9 +48,9 @@ METHODS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m benchmarks dense`."""
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--width", type=int, default=12, help="channels at the finest scale")
+    parser.add_argument("--width", type=int, default=8, help="channels at the finest scale")
     parser.add_argument("--picture", type=pathlib.Path, help="default: beside the results")
 
 
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     rows, predictions = [], {}
     for method in METHODS:
         rates = (None,) if method.endswith("radius") else LEARNING_RATES
-        trials = [(_train(scene, method, rate, args), rate) for rate in rates]
+        trials = _train(scene, method, rates, args)
         scores = [_scores(dist, scene, scene.validation)["nll"] for dist, _ in trials]
         dist, rate = trials[int(np.argmin(scores))]
         rows.append({"method": method, "learning_rate": rate, **_scores(dist, scene, scene.test)})
@@ -78,20 +79,17 @@ def _normalised(scene: Scene) -> tuple[np.ndarray, float, float]:
     return targets.astype(np.float32), shift, scale
 
 
-def _train(scene: Scene, method: str, rate: float | None, args: argparse.Namespace) -> Gaussian:
-    """The prediction for the whole image, in pixels, after training on the training blocks."""
+def _train(
+    scene: Scene, method: str, rates: tuple[float | None, ...], args: argparse.Namespace
+) -> list[tuple[Gaussian, float | None]]:
+    """Per learning rate the prediction for the whole image, in pixels, after training."""
     targets, shift, scale = _normalised(scene)
     image, labels, mask = map(jnp.asarray, (scene.inputs, targets, scene.train))
     network = UNet(image.shape[-1], args.width, rngs=nnx.Rngs(args.seed))
     graph, params = nnx.split(network, nnx.Param)
-    if rate is None:
-        optimizer: Any = fisher8_optimizer(args.steps)
-    else:
-        schedule = optax.cosine_decay_schedule(rate, args.steps)
-        optimizer = optax.with_extra_args_support(optax.adam(schedule))
     loss = METHODS[method]
 
-    def step(carry, key):
+    def step(optimizer, carry, key):
         params, state = carry
         x, y, where = _crops(key, image, labels, mask)
 
@@ -103,13 +101,23 @@ def _train(scene: Scene, method: str, rate: float | None, args: argparse.Namespa
         return (optax.apply_updates(params, updates), state), None
 
     @jax.jit
-    def train(params, key):
-        keys = jax.random.split(key, args.steps)
-        (params, _), _ = jax.lax.scan(step, (params, optimizer.init(params)), keys)
-        return nnx.merge(graph, params)(image[None])
+    def train(params, rate):
+        optimizer = _optimizer(rate, args.steps)
+        keys = jax.random.split(jax.random.key(args.seed), args.steps)
+        carry = params, optimizer.init(params)
+        (params, _), _ = jax.lax.scan(functools.partial(step, optimizer), carry, keys)
+        dist = nnx.merge(graph, params)(image[None])
+        return jax.tree.map(lambda leaf: leaf[0], dist).unscale(shift=shift, scale=scale)
 
-    dist = train(params, jax.random.key(args.seed))
-    return jax.tree.map(lambda leaf: leaf[0], dist).unscale(shift=shift, scale=scale)
+    return [(train(params, rate), rate) for rate in rates]
+
+
+def _optimizer(rate: Any, steps: int) -> optax.GradientTransformationExtraArgs:
+    """Adam with a cosine decay from `rate`, or the ready recipe for None."""
+    if rate is None:
+        return fisher8_optimizer(steps)
+    decay = optax.cosine_decay_schedule(1.0, steps)
+    return optax.with_extra_args_support(optax.adam(lambda count: rate * decay(count)))
 
 
 def _crops(key: Array, image: Array, labels: Array, mask: Array) -> tuple[Array, ...]:

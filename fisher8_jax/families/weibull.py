@@ -69,7 +69,7 @@ class Weibull(ScalarFamily):
         return jnp.exp(2 * self.log_scale + log_square) * jnp.expm1(ratio)
 
     def log_hazard(self, targets: Array) -> tuple[Array, Array]:
-        """`w = k ln(targets / scale)`, and where the targets are positive; w is finite elsewhere."""
+        """`k ln(targets / scale)`, finite everywhere, and where the targets are positive."""
         dist, targets = self.prepare(targets)
         is_inside = targets > 0
         difference = jnp.log(jnp.where(is_inside, targets, 1)) - dist.log_scale
