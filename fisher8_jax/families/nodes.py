@@ -50,9 +50,10 @@ def unit_interval(like: Array, *, count: int = 129) -> tuple[Array, Array]:
     Returns:
         Nodes and weights of shape `(count,) + batch_shape`.
     """
-    # Nodes closer to 1 than the dtype resolves would fall on the end itself.
-    end = math.asinh((36.0 if like.dtype == jnp.float64 else 15.0) / math.pi)
-    t, step = np.linspace(-end, end, count, retstep=True)
+    # Logits; closer to 1 than this no float remains, while close to 0 floats are dense.
+    near_zero, near_one = (130.0, 36.0) if like.dtype == jnp.float64 else (60.0, 15.0)
+    lower, upper = -math.asinh(near_zero / math.pi), math.asinh(near_one / math.pi)
+    t, step = np.linspace(lower, upper, count, retstep=True)
     logit = math.pi * np.sinh(t)
     nodes = 1 / (1 + np.exp(-logit))
     weights = step * math.pi * np.cosh(t) * nodes / (1 + np.exp(logit))
