@@ -26,6 +26,8 @@ COMMANDS = {
     "rotated_mnist": Command("benchmarks.rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": Command("benchmarks.weak_lensing", "Two cosmological parameters from maps."),
     "speed": Command("benchmarks.speed", "The UCI sweep against PyTorch and the hardware."),
+    "families": Command("benchmarks.families", "Recovery of every family beside tuned Adam."),
+    "dense": Command("benchmarks.dense", "Disparity of every pixel of a stereo pair."),
     "report": Command("benchmarks.report", "Committed results beside the published figures."),
 }
 
