@@ -12,5 +12,8 @@ def section(store: Store) -> Section | None:
         return None
     machine, summary = result["machine"], result["summary"]
     versions = f"PyTorch {result['rounds'][0]['torch']['torch']}"
-    where = f"{machine['cores']} cores of {machine['processor']}, {versions}, medians of rounds"
+    where = (
+        f"{machine['cores']} cores of {machine['processor']} (load average {machine['load']} at "
+        f"the end), {versions}, medians of {len(result['rounds'])} rounds"
+    )
     return Section("Speed", [Paragraph(f"On {where}: {words(summary)}")])
