@@ -56,7 +56,8 @@ def _fit_column(column: Any, title: str, result: Mapping[str, Any], truth: np.nd
     mean, std = _numbers(result["mean"]), _numbers(result["std"])
     dist = Gaussian.from_std(jnp.asarray(mean), jnp.asarray(std))
     plot_fit(dist, x, _numbers(result["targets"]), truth=truth, ax=column[0])
-    column[0].set(title=title, ylim=(-1, 1))
+    diverged = "" if np.isfinite(mean).all() else " (diverged)"
+    column[0].set(title=title + diverged, ylim=(-1, 1))
     column[0].get_legend().remove()
     for ax, name in zip(column[1:], ("jacobian", "kl"), strict=True):
         values = _numbers(result[f"log10_{name}_variance"])

@@ -14,6 +14,6 @@ def section(store: Store) -> Section | None:
     versions = f"PyTorch {result['rounds'][0]['torch']['torch']}"
     where = (
         f"{machine['cores']} cores of {machine['processor']} (load average {machine['load']} at "
-        f"the end), {versions}, medians of {len(result['rounds'])} rounds"
+        f"the end), {versions}, best of {len(result['rounds'])} rounds"
     )
     return Section("Speed", [Paragraph(f"On {where}: {words(summary)}")])
