@@ -11,10 +11,11 @@ matplotlib.use("agg")
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
-from fisher8_jax.plots import plot_fit, plot_pareto_panels, plot_training_map
+from jax import Array
 from matplotlib.figure import Figure
 
 from fisher8_jax import Gaussian
+from fisher8_jax.plots import plot_fit, plot_pareto_panels, plot_training_map
 
 
 def pareto_figure(panels: Mapping[str, Mapping[str, np.ndarray]]) -> bytes:
@@ -52,11 +53,10 @@ def to_png(figure: Figure) -> bytes:
 
 
 def _fit_column(column: Any, title: str, result: Mapping[str, Any], truth: np.ndarray) -> None:
-    x, steps = np.array(result["x"]), np.array(result["steps"])
-    mean, std = _numbers(result["mean"]), _numbers(result["std"])
-    dist = Gaussian.from_std(jnp.asarray(mean), jnp.asarray(std))
-    plot_fit(dist, x, _numbers(result["targets"]), truth=truth, ax=column[0])
-    diverged = "" if np.isfinite(mean).all() else " (diverged)"
+    x, steps = _numbers(result["x"]), _numbers(result["steps"])
+    dist = Gaussian.from_std(_numbers(result["mean"]), _numbers(result["std"]))
+    plot_fit(dist, x, _numbers(result["targets"]), truth=jnp.asarray(truth), ax=column[0])
+    diverged = "" if jnp.isfinite(dist.mean).all() else " (diverged)"
     column[0].set(title=title + diverged, ylim=(-1, 1))
     column[0].get_legend().remove()
     for ax, name in zip(column[1:], ("jacobian", "kl"), strict=True):
@@ -70,18 +70,18 @@ def _oracle_column(
 ) -> None:
     from fisher8_jax.diagnostics import local_kl_variance
 
-    x = np.array(result["x"])
+    x = _numbers(result["x"])
     mean, std = (jnp.asarray(array) for array in truth)
     dist = Gaussian.from_std(mean, std)
-    plot_fit(dist, x, _numbers(result["targets"]), truth=truth[0], ax=column[0])
+    plot_fit(dist, x, _numbers(result["targets"]), truth=mean, ax=column[0])
     column[0].set(title="Truth", ylim=(-1, 1))
     column[0].get_legend().remove()
     column[1].set_axis_off()
-    kl = np.log10(np.asarray(local_kl_variance(dist, jnp.asarray(x), radius=0.5)))
+    kl = np.log10(np.asarray(local_kl_variance(dist, x, radius=0.5)))
     column[2].plot(x, kl)
     column[2].set(xlabel="input", ylabel="log10 kl variance")
 
 
-def _numbers(values: Any) -> np.ndarray:
+def _numbers(values: Any) -> Array:
     """JSON's null is nan."""
-    return np.array(values, dtype=float)
+    return jnp.asarray(np.array(values, dtype=float))

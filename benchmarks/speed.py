@@ -3,8 +3,8 @@
 In every round the whole sweep runs here in fresh processes, with imports, loading and compilation,
 and then the PyTorch script trains a sample of the same job; its time is extrapolated to the whole.
 Beside the end-to-end time the loop alone is timed, per training step. The ratios are those of the
-best round of each side. They mean something on a machine that does nothing else. PyTorch lives in an
-environment of its own:
+best round of each side. They mean something on a machine that does nothing else. PyTorch lives in
+an environment of its own:
 
     python -m venv torch-env && torch-env/bin/pip install torch numpy
     python -m benchmarks speed --torch-python torch-env/bin/python

@@ -119,7 +119,8 @@ def train(method, rate, x, y):
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for rows in batches(len(x), STEPS):
         optimizer.zero_grad()
-        loss_of(method, *model(x[rows]), y[rows]).backward()
+        mean, raw = model(x[rows])
+        loss_of(method, mean, raw, y[rows]).backward()
         optimizer.step()
     return model
 
@@ -162,7 +163,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     seconds = {"load": 0.0, "train": 0.0, "score": 0.0}
-    results = {}
+    results: dict[str, list] = {}
     for folder, (features, target) in SETS.items():
         for split in range(args.first_split, args.first_split + args.splits):
             began = time.perf_counter()
