@@ -160,7 +160,10 @@ def main():
     parser.add_argument("--splits", type=int, default=1, help="splits of every set and method")
     parser.add_argument("--first-split", type=int, default=0)
     parser.add_argument("--rate", type=float, default=0.005)
+    parser.add_argument("--threads", type=int, default=None, help="default: PyTorch's own choice")
     args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     seconds = {"load": 0.0, "train": 0.0, "score": 0.0}
     results: dict[str, list] = {}

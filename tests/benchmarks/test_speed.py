@@ -16,6 +16,7 @@ def make_round(ours: float, torch: float) -> dict:
         },
         "torch": {
             "torch": "2",
+            "threads": 1,
             "trainings": 40,
             "loads": 8,
             "steps_per_training": 100,
@@ -46,5 +47,5 @@ def test_the_report_says_on_what_it_was_measured(tmp_path):
     result = {"summary": summarize(rounds), "rounds": rounds, "machine": machine}
     store.write("speed/uci-sgd", spec={}, result=result, provenance={})
     text = section(store).blocks[0].text
-    assert text.startswith("On 2 cores of a chip (load average 0.5 at the end), PyTorch 2, best of")
+    assert text.startswith("On 2 cores of a chip (load average 0.5 at the end), PyTorch 2 with")
     assert words(summarize(rounds)) in text
