@@ -24,7 +24,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("deterministic")
 
 # All code blocks of one page share a namespace and run from top to bottom.
-pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"]).pytest()
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser()], patterns=["*.md"], fixtures=["strict_jax"]
+).pytest()
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,9 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "fisher8_jax"
 
+default_role = "code"  # `name` in a docstring is code, as in Markdown
+napoleon_use_ivar = True
+
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 add_module_names = False

@@ -124,6 +124,8 @@ def check_positive(name: str, value: Any) -> None:
 
 
 def _as_array(name: str, array: Any) -> Array:
+    if isinstance(array, Array):
+        return array
     try:
         return jnp.asarray(array)
     except (TypeError, ValueError) as error:

@@ -33,6 +33,7 @@ from fisher8_jax._numerics import (
     materialize,
 )
 from fisher8_jax.families.contract import Family, array_fields
+from fisher8_jax.families.masking import expand_like, hide_outside, zero_outside
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 Tree = TypeVar("Tree")
@@ -163,6 +164,7 @@ _identity.defvjp(_identity_forward, _identity_backward)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _fused_nll(rule, dist, targets, where, weights):
+    dist, targets = hide_outside(dist, targets, where)
     return weighted_values(dist.nll(targets), where, weights)
 
 
@@ -183,10 +185,10 @@ def natural_cotangent(
     dist: SomeFamily, cotangent: SomeFamily, where: Array | None
 ) -> NaturalCotangent:
     """`F^-1 cotangent`, zero outside `where` even if the cotangent there is not finite."""
-    masked = jax.tree.map(lambda leaf: _zero_outside(leaf, where), cotangent)
+    masked = jax.tree.map(lambda leaf: zero_outside(leaf, where), cotangent)
     natural = dist.natural(masked)
     return {
-        name: Scaled(_zero_outside(at_least_float32(getattr(natural, name)), where))
+        name: Scaled(zero_outside(at_least_float32(getattr(natural, name)), where))
         for name in array_fields(natural)
     }
 
@@ -195,14 +197,15 @@ def natural_nll_cotangent(
     dist: Family, targets: Array, factor: Array, where: Array | None, weights: Array | None
 ) -> NaturalCotangent:
     """`F^-1` times the gradient of `sum(factor * weights * nll)`, from the residuals."""
+    dist, targets = hide_outside(dist, targets, where)
     factor = at_least_float32(weighted_values(factor, where, weights))
 
     def scale(score: Scaled) -> Scaled:
-        value = score.value * _expand(factor, score.value.ndim)
+        value = score.value * expand_like(factor, score.value.ndim)
         log_scale = score.log_scale
         return Scaled(
-            _zero_outside(value, where),
-            None if log_scale is None else _zero_outside(log_scale, where),
+            zero_outside(value, where),
+            None if log_scale is None else zero_outside(log_scale, where),
         )
 
     return {name: scale(score) for name, score in dist.natural_score(targets).items()}
@@ -212,7 +215,7 @@ def weighted_values(values: Array, where: Array | None, weights: Array | None) -
     """`weights * values`, and 0 outside `where`."""
     if weights is not None:
         values = values * weights.astype(values.dtype)
-    return _zero_outside(values, where)
+    return zero_outside(values, where)
 
 
 def norms_over_batch(rule: Rule, natural: NaturalCotangent) -> dict[str, ScaledNorm]:
@@ -298,12 +301,3 @@ def vary_over(axis_name: AxisName | None, tree: Tree) -> Tree:
         return tree
     here = lax.axis_index(axis_name) >= 0
     return jax.tree.map(lambda leaf: jnp.where(here, leaf, leaf), tree)
-
-
-def _expand(x: Array, ndim: int) -> Array:
-    """`x` with trailing axes of length 1, so that batch-shaped factors meet parameter axes."""
-    return x.reshape(x.shape + (1,) * (ndim - x.ndim))
-
-
-def _zero_outside(x: Array, where: Array | None) -> Array:
-    return x if where is None else jnp.where(_expand(where, x.ndim), x, 0)

@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Lower floors may not import higher ones.
 FLOORS = [
-    {"_numerics", "_checks", "_special"},
+    {"_numerics", "_checks", "_trees", "_special"},
     {"families"},
     {"_fisher8", "_microbatches"},
     {"losses", "metrics"},
@@ -73,6 +73,12 @@ def test_the_core_imports_without_extras():
         "assert fisher8_jax.fisher8\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_trees_are_registered_by_the_function_that_tells_classes_apart(path):
+    called = [n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)]
+    assert "register_dataclass" not in called
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))

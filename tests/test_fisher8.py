@@ -193,6 +193,19 @@ def test_masked_rows_count_for_nothing(path):
             np.testing.assert_array_equal(a[~keep, column], 0)
 
 
+def test_masked_nan_never_reaches_a_computation():
+    """Under the nan checker, which looks at every intermediate result."""
+    targets = jnp.array([1.0, jnp.nan, 2.0])
+    dist = Gaussian(jnp.array([0.0, 5.0, 1.0]), jnp.zeros(3))
+    where = jnp.array([True, False, True])
+    with jax.debug_nans(True):
+        values, gradient = jax.value_and_grad(lambda d: fisher8_nll(d, targets, where=where).sum())(
+            dist
+        )
+    assert np.isfinite(values)
+    assert gradient.mean[1] == 0
+
+
 @PATHS
 def test_mask_of_rows_broadcasts_over_targets(path):
     rng = np.random.default_rng(9)

@@ -38,7 +38,8 @@ def doctor(
     `significance` divided by the number of targets, and material: worth at least `material` nats of
     NLL per target. 0.02 nats correspond to standard deviations that are wrong by about 14 %, or to
     a root mean squared error that is 2 % too large. Every target is judged by itself; rows are
-    taken to be independent. It runs outside `jax.jit`, because its answer is text.
+    taken to be independent. Not meant for angles and classes, whose variance is of another kind.
+    It runs outside `jax.jit`, because its answer is text.
 
     Args:
         dist: the predictions, points along the first axis, further axes are targets.
@@ -88,7 +89,9 @@ def _about_target(
     found = _check_finite(finite)
     if predictions.z.size < 2:
         return found
-    found += check_saturation(predictions.log_variance, record, limits)
+    has_variance = np.isfinite(predictions.log_variance)
+    if has_variance.sum() >= 2:
+        found += check_saturation(predictions.log_variance[has_variance], record, limits)
     return found + [f for rule in PREDICTION_RULES for f in rule(predictions, limits)]
 
 
@@ -138,9 +141,9 @@ def _per_element(dist: Predictive, targets: Array) -> tuple[Array, dict[str, Arr
         pit = ndtr(z)  # the marginal of a joint distribution
     else:
         pit = dist.cdf(targets)
-        # Where the variance is infinite by nature, normal scores take the place of residuals.
+        # Where a heavy tail has no variance or mean, normal scores take the place of residuals.
         tiny = jnp.finfo(pit.dtype).eps
-        z = jnp.where(jnp.isinf(dist.variance), ndtri(jnp.clip(pit, tiny, 1 - tiny)), z)
+        z = jnp.where(jnp.isfinite(dist.variance), z, ndtri(jnp.clip(pit, tiny, 1 - tiny)))
     arrays = {"mean": dist.mean, "log_variance": log_variance_of(dist)}
     return is_finite(dist), {"targets": targets, "z": z, "pit": pit, **arrays}
 

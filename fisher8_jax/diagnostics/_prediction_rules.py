@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from fisher8_jax.diagnostics.findings import Finding
 
 # Points per group and number of groups when calibration is compared across predicted variances.
 _GROUP_SIZE, _MOST_GROUPS = 40, 5
+
+_Z_OF_99 = 2.5758  # a normal variable lies beyond it with probability 1 %
 
 # Below this many points, statements about the mean would need more than a normal approximation.
 _FEWEST_POINTS = 30
@@ -47,6 +50,15 @@ class Predictions:
     def squared_residuals(self) -> np.ndarray:
         return np.square(self.targets - self.mean)
 
+    def with_moments(self) -> "Predictions":
+        """Without the predictions whose tails are too heavy for a mean or a variance."""
+        rows = np.isfinite(self.mean) & np.isfinite(self.log_variance)
+        columns: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            column = getattr(self, field.name)
+            columns[field.name] = None if column is None else column[rows]
+        return Predictions(**columns)
+
 
 def check_spread(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the predicted variance right on average? The mean of z^2 must be 1."""
@@ -54,8 +66,10 @@ def check_spread(points: Predictions, limits: Thresholds) -> list[Finding]:
     error = mean * relative_error
     gain = scaling_gain(mean)
     outside = float(np.mean(np.abs(points.pit - 0.5) > 0.45))
-    # Heavy tails hide in the error of the mean square; the count of far targets is robust.
-    far = float(np.mean(np.abs(points.pit - 0.5) > 0.495))
+    # Heavy tails hide in the error of the mean square; the count of far targets is robust. Both
+    # measures of far must agree, because the PIT of counts has jumps.
+    is_far = (np.abs(points.pit - 0.5) > 0.495) & (np.abs(points.z) > _Z_OF_99)
+    far = float(is_far.mean())
     far_error = math.sqrt(0.01 * 0.99 / points.z.size)
     too_many_far = far - 0.01 > limits.z * far_error and far * points.z.size > 5
     significant = abs(normal_score(mean, relative_error)) > limits.z or (mean > 1 and too_many_far)
@@ -88,6 +102,7 @@ def check_spread(points: Predictions, limits: Thresholds) -> list[Finding]:
 
 def check_spread_where_it_varies(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Does the variance stand where the errors are? z^2 must not depend on the predicted one."""
+    points = points.with_moments()
     groups = min(_MOST_GROUPS, points.z.size // _GROUP_SIZE)
     if groups < 2 or np.ptp(points.log_variance) < 1e-3:
         return []
@@ -124,6 +139,7 @@ def check_spread_where_it_varies(points: Predictions, limits: Thresholds) -> lis
 
 def check_mean_against_reference(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the mean worse than that of a fit with unit variance? A paired test of squared errors."""
+    points = points.with_moments()
     if points.unit_variance_mean is None or points.z.size < _FEWEST_POINTS:
         return []
     reference = np.square(points.targets - points.unit_variance_mean)
@@ -153,13 +169,14 @@ def check_mean_against_reference(points: Predictions, limits: Thresholds) -> lis
 
 def check_mean_explains(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Does the mean explain anything? Its squared error must be below that of a constant."""
+    points = points.with_moments()
+    if points.z.size < _FEWEST_POINTS:
+        return []
     constant = np.square(points.targets - points.targets.mean())
     difference, error = mean_and_error(constant - points.squared_residuals)
     mse, constant_mse = float(points.squared_residuals.mean()), float(constant.mean())
     better = difference > 0 and limits.is_significant(difference, error)
-    if better or constant_mse == 0 or points.z.size < _FEWEST_POINTS:
-        return []
-    if error_gain(constant_mse, mse) > limits.material:
+    if better or constant_mse == 0 or error_gain(constant_mse, mse) > limits.material:
         return []
     explained = 1 - mse / constant_mse
     sentence = (
@@ -176,8 +193,12 @@ def check_mean_explains(points: Predictions, limits: Thresholds) -> list[Finding
 
 def check_mean_units(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the mean in the units of the targets? `targets = a + b * mean` must give a = 0, b = 1."""
-    size, spread = points.mean.size, points.mean.std()
-    if size < _FEWEST_POINTS or spread <= 1e-6 * max(points.targets.std(), abs(points.mean.mean())):
+    points = points.with_moments()
+    size = points.mean.size
+    if size < _FEWEST_POINTS:
+        return []
+    spread = points.mean.std()
+    if spread <= 1e-6 * max(points.targets.std(), abs(points.mean.mean())):
         return []
     design = np.stack([np.ones(size), (points.mean - points.mean.mean()) / spread], axis=1)
     residuals = points.targets - points.mean

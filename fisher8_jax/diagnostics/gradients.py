@@ -19,6 +19,8 @@ from fisher8_jax.diagnostics._checks import check_family, check_fraction, check_
 from fisher8_jax.families.contract import Family, array_fields
 from fisher8_jax.metrics.predictive import log_variance as log_variance_of
 
+_LOCATIONS = ("mean", "location", "log_mean")
+
 
 def top_gradient_share(
     dist: Family,
@@ -30,7 +32,7 @@ def top_gradient_share(
 ) -> dict[str, Array]:
     """The part of the gradient held by the points with the largest gradients.
 
-        sum of |g_i| over the largest `share` of points / sum of |g_i| over all points
+        sum of norm(g_i) over the largest `share` of points / sum of norm(g_i) over all points
 
     A value near `share` means that all points pull alike. For a calibrated Gaussian of constant
     variance the top 1 % hold 3.6 % of the mean's gradient. Near 1, all other points are starved.
@@ -73,18 +75,24 @@ def _top_shares(
 
 
 def mean_to_scale_ratio(
-    dist: Family, targets: Array, *, natural: bool = False, where: Array | None = None
+    dist: Family,
+    targets: Array,
+    *,
+    location: str | None = None,
+    natural: bool = False,
+    where: Array | None = None,
 ) -> Array:
     """The gradient of the location over the gradient of everything else, as L2 norms.
 
         ||d nll / d mean|| / ||d nll / d log_variance||
 
-    The first field of a family is its location; the remaining ones describe scale and shape. A
-    ratio far from 1 means that plain training moves one head and leaves the other behind.
+    A ratio far from 1 means that plain training moves one head and leaves the other behind.
 
     Args:
         dist: the predictions.
         targets: observed values.
+        location: name of the field that counts as the location; by default `mean`, `location` or
+            `log_mean`, whichever the family has.
         natural: compare natural gradients instead of plain ones.
         where: boolean, False for padding and missing targets.
 
@@ -99,20 +107,36 @@ def mean_to_scale_ratio(
         13.333
     """
     _check(dist)
-    if len(array_fields(dist)) < 2:
+    field = _location_field(dist, location)
+    targets = dist.check_targets(targets)
+    return _ratio(dist, targets, where, location=field, natural=natural)
+
+
+def _location_field(dist: Family, location: str | None) -> str:
+    fields = array_fields(dist)
+    candidates = _LOCATIONS if location is None else (location,)
+    found = [name for name in candidates if name in fields]
+    if not found:
+        raise ValueError(
+            f"`location` must name the field of {type(dist).__name__} that holds the location, "
+            f"one of {fields}, got {location!r}."
+        )
+    if len(fields) < 2:
         raise ValueError(
             f"`dist` must have a scale next to its location, got {type(dist).__name__} with the "
-            f"one field {array_fields(dist)[0]!r}."
+            f"one field {fields[0]!r}."
         )
-    return _ratio(dist, dist.check_targets(targets), where, natural=natural)
+    return found[0]
 
 
-@functools.partial(jax.jit, static_argnames="natural")
-def _ratio(dist: Family, targets: Array, where: Array | None, *, natural: bool) -> Array:
+@functools.partial(jax.jit, static_argnames=("location", "natural"))
+def _ratio(
+    dist: Family, targets: Array, where: Array | None, *, location: str, natural: bool
+) -> Array:
     gradients, _ = _gradients(dist, targets, natural, where)
-    location, *others = [_log_norms(gradients[name]) for name in array_fields(dist)]
-    log_ratio = _log_total(location) - _log_total(jnp.concatenate(others))
-    return jnp.exp(log_ratio)
+    log_norms = {name: _log_norms(gradient) for name, gradient in gradients.items()}
+    of_location = _log_total(log_norms.pop(location))
+    return jnp.exp(of_location - _log_total(jnp.concatenate(list(log_norms.values()))))
 
 
 def saturated_share(

@@ -27,6 +27,7 @@ from jax import Array
 
 from fisher8_jax._checks import check_floating, check_targets
 from fisher8_jax._numerics import Scaled
+from fisher8_jax._trees import register_tree
 
 FamilyClass = TypeVar("FamilyClass", bound=type)
 
@@ -40,8 +41,7 @@ def static_field(**kwargs: Any) -> Any:
 def family(cls: FamilyClass) -> FamilyClass:
     """Makes `cls` a frozen dataclass and registers it as a pytree with named leaves."""
     dataclasses.dataclass(frozen=True)(cls)  # changes the class in place
-    jax.tree_util.register_dataclass(cls)
-    return cls
+    return register_tree(cls)
 
 
 class Family(abc.ABC):

@@ -45,12 +45,38 @@ def natural_gaussian(
         Immer et al., Effective Bayesian heteroscedastic regression with deep neural networks,
         NeurIPS 2023.
     """
-    check_positive("min_precision", min_precision)
     location, raw = _checked(raw_location=raw_location, raw_precision=raw_precision)
-    # In half precision the smallest precision would round to 0.
-    precision = jax.nn.softplus(at_least_float32(raw)) + min_precision
+    precision = _softplus_precision(raw, min_precision)
     mean = at_least_float32(location) / precision
     return Gaussian(mean.astype(location.dtype), -jnp.log(precision).astype(raw.dtype))
+
+
+def precision_gaussian(
+    mean: Array, raw_precision: Array, *, min_precision: float = 1e-8
+) -> Gaussian:
+    """A head that predicts the precision: `1 / variance = softplus(raw_precision) + min_precision`.
+
+    Args:
+        mean: predicted means, any shape.
+        raw_precision: second output of the network, the same shape.
+        min_precision: keeps the variance below `1 / min_precision`.
+
+    Returns:
+        The distribution with `log_variance = -ln(precision)`, in the dtype of the outputs.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> raw_precision = jnp.log(jnp.expm1(jnp.array([4.0])))
+        >>> precision_gaussian(jnp.zeros(1), raw_precision).std
+        Array([0.5], dtype=float32)
+
+    Reference:
+        Wong-Toi et al., Understanding pathologies of deep heteroskedastic regression, UAI 2024,
+        where mean and precision have a network each.
+    """
+    mean, raw = _checked(mean=mean, raw_precision=raw_precision)
+    precision = _softplus_precision(raw, min_precision)
+    return Gaussian(mean, -jnp.log(precision).astype(raw.dtype))
 
 
 def soft_bounded_gaussian(
@@ -158,6 +184,12 @@ def sever(features: Tree) -> Tree:
         Stirn et al., Faithful heteroscedastic regression with neural networks, AISTATS 2023.
     """
     return lax.stop_gradient(features)
+
+
+def _softplus_precision(raw: Array, min_precision: float) -> Array:
+    check_positive("min_precision", min_precision)
+    # In half precision the smallest precision would round to 0.
+    return jax.nn.softplus(at_least_float32(raw)) + min_precision
 
 
 def _checked(**arrays: Any) -> tuple[Array, ...]:

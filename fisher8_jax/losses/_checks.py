@@ -8,21 +8,14 @@ import numpy as np
 from jax import Array
 
 from fisher8_jax._checks import check_floating, check_mask
+from fisher8_jax._fisher8 import check_family
 from fisher8_jax.families.contract import Family
 from fisher8_jax.families.gaussian import Gaussian
 
 
-def check_family(dist: Any) -> None:
-    """Rejects anything but a distribution."""
-    if not isinstance(dist, Family):
-        raise TypeError(
-            "`dist` must be a distribution such as `Gaussian(mean, log_variance)`, "
-            f"got {type(dist).__name__}."
-        )
-
-
 def check_gaussian(name: str, dist: Any, method: str) -> None:
     """Rejects anything but a Gaussian, for methods whose formulas know only that likelihood."""
+    check_family(f"`{name}`", dist)
     if not isinstance(dist, Gaussian):
         raise TypeError(
             f"`{name}` must be a `Gaussian` for `{method}`, got {type(dist).__name__}. For other "

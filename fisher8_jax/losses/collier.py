@@ -12,7 +12,7 @@ from jax.scipy.special import logsumexp
 
 from fisher8_jax._numerics import at_least_float32
 from fisher8_jax.families.gaussian import HALF_LOG_2PI, Gaussian
-from fisher8_jax.losses._checks import check_family, check_gaussian, check_not_negative
+from fisher8_jax.losses._checks import check_gaussian, check_not_negative
 from fisher8_jax.losses._elements import per_element
 
 # Draws alive at once, per element of the batch; 1000 draws then need the memory of 48.
@@ -68,7 +68,6 @@ def collier(
         Collier et al., Correlated input-dependent label noise in large-scale image classification,
         CVPR 2021, with a Gaussian of width `temperature` in the place of the softmax.
     """
-    check_family(dist)
     check_gaussian("dist", dist, "collier")
     check_not_negative("temperature", temperature)
     if _is_zero(temperature):

@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
-import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._fisher8 import check_family
 from fisher8_jax.families.contract import Family, array_fields
-from fisher8_jax.losses._checks import check_family
 from fisher8_jax.losses._elements import per_element
+from fisher8_jax.losses.unit_variance import half_squared_error
 
 
 def faithful(
@@ -44,7 +44,7 @@ def faithful(
         Stirn et al., Faithful heteroscedastic regression with neural networks, AISTATS 2023,
         the objective with both of its modifications.
     """
-    check_family(dist)
+    check_family("`dist`", dist)
     if "mean" not in array_fields(dist):
         raise TypeError(
             "`dist` must have its mean as a parameter for `faithful`, which trains mean and scale "
@@ -52,9 +52,7 @@ def faithful(
         )
 
     def loss(dist: Family, targets: Array) -> Array:
-        half_squares = 0.5 * jnp.square(targets - dist.mean)
-        event_axes = tuple(range(-len(dist.event_shape), 0))
-        return jnp.sum(half_squares, event_axes) + _with_stopped_mean(dist).nll(targets)
+        return half_squared_error(dist, targets) + _with_stopped_mean(dist).nll(targets)
 
     return per_element(loss, dist, targets, where, weights)
 

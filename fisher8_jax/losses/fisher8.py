@@ -15,6 +15,8 @@ def fisher8(
     weights: Array | None = None,
     axis: int | tuple[int, ...] = 0,
     axis_name: AxisName | None = None,
+    normalize: bool = True,
+    gradients_averaged: bool = False,
 ) -> Array:
     """The NLL, back-propagated by its inverse Fisher information with unit norm over the batch.
 
@@ -32,6 +34,8 @@ def fisher8(
         weights: importance of each element, a factor on its loss.
         axis: the batch axis, or all axes that one norm runs over.
         axis_name: the mapped axis that the batch is split over under `vmap` or `shard_map`.
+        normalize: False keeps the natural gradients as they are, which is `natural_gradient`.
+        gradients_averaged: True if the code around averages gradients over `axis_name`.
 
     Returns:
         The NLL per element; a common factor on it does not change the gradient.
@@ -47,4 +51,13 @@ def fisher8(
     Reference:
         Fisher8, UAI 2026, the batched update rule.
     """
-    return fisher8_nll(dist, targets, where=where, weights=weights, axis=axis, axis_name=axis_name)
+    return fisher8_nll(
+        dist,
+        targets,
+        where=where,
+        weights=weights,
+        axis=axis,
+        axis_name=axis_name,
+        normalize=normalize,
+        gradients_averaged=gradients_averaged,
+    )

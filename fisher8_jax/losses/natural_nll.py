@@ -3,7 +3,7 @@
 from jax import Array
 
 from fisher8_jax.families.gaussian import Gaussian
-from fisher8_jax.losses._checks import check_family, check_gaussian
+from fisher8_jax.losses._checks import check_gaussian
 from fisher8_jax.losses._elements import per_element
 
 
@@ -44,6 +44,5 @@ def natural_nll(
         Immer et al., Effective Bayesian heteroscedastic regression with deep neural networks,
         NeurIPS 2023, the likelihood in its natural parametrisation.
     """
-    check_family(dist)
     check_gaussian("dist", dist, "natural_nll")
     return per_element(lambda dist, targets: dist.nll(targets), dist, targets, where, weights)

@@ -54,14 +54,12 @@ State = Any
 class Objective(NamedTuple):
     """A loss together with the state, the randomness and the penalty it needs.
 
-    Attributes:
-        init: `init(predictions)` makes the state from the predictions for all training points.
-        values: `values(state, dist, targets, *, indices, key, where=None, weights=None)` gives one
-            value per element of a batch; `indices` are the positions of its points in the training
-            set, `key` is a random key for this step alone.
-        penalty: `penalty(mean_params, precision_params)` is a scalar to add to the mean of the
-            values.
-        refresh: `refresh(state, predictions)` renews the state when an epoch begins.
+    * `init(predictions)` makes the state from the predictions for all training points.
+    * `values(state, dist, targets, *, indices, key, where=None, weights=None)` gives one value per
+      element of a batch; `indices` are the positions of its points in the training set, `key` is a
+      random key for this step alone.
+    * `penalty(mean_params, precision_params)` is a scalar to add to the mean of the values.
+    * `refresh(state, predictions)` renews the state when an epoch begins.
     """
 
     init: Callable[[Any], State]
@@ -73,7 +71,7 @@ class Objective(NamedTuple):
 def make_objective(name: str, **hyperparameters: Any) -> Objective:
     """The objective of the loss called `name`, with its hyper-parameters fixed.
 
-    A loop that runs every method:
+    A loop that runs every method::
 
         state = objective.init(predict(params, all_inputs))
         for each epoch:
@@ -115,7 +113,7 @@ def _keep_state(state: State, predictions: Any) -> State:
 
 
 def _no_penalty(mean_params: Any, precision_params: Any) -> Array:
-    return jnp.zeros(())
+    return jnp.asarray(0.0)  # weakly typed: it must not widen the loss
 
 
 def _plain(name: str, hyperparameters: dict[str, Any]) -> Objective:

@@ -12,7 +12,6 @@ References are a `Gaussian` over all training points that a loop carries along: 
 `refresh_references`.
 """
 
-import math
 from typing import Any
 
 import jax
@@ -22,8 +21,9 @@ from jax import Array, lax
 from fisher8_jax._checks import check_mask, check_positive
 from fisher8_jax._numerics import multiply_by_exp
 from fisher8_jax.families.gaussian import Gaussian
-from fisher8_jax.losses._checks import check_family, check_gaussian, check_reference
-from fisher8_jax.losses._elements import per_element, zero_outside
+from fisher8_jax.families.masking import zero_outside
+from fisher8_jax.losses._checks import check_gaussian, check_reference
+from fisher8_jax.losses._elements import per_element
 
 
 def trustable(
@@ -34,8 +34,8 @@ def trustable(
     where: Array | None = None,
     weights: Array | None = None,
     step_size: Any = 0.1,
-    mean_bound: float = 0.1,
-    scale_bound: float = 0.01,
+    mean_bound: Any = 0.1,
+    scale_bound: Any = 0.01,
     scale_factor: float = 2.0,
     truncated: bool = True,
 ) -> Array:
@@ -80,12 +80,11 @@ def trustable(
     Reference:
         Megerle et al., Stable optimization of Gaussian likelihoods, 2023, the scalar case.
     """
-    check_family(dist)
     check_gaussian("dist", dist, "trustable")
     check_reference(reference, dist)
     if where is not None:
         where = check_mask("where", where, dist.batch_shape)
-        reference = zero_outside(reference, where)
+        reference = jax.tree.map(lambda leaf: zero_outside(leaf, where), reference)
     bounds = {"mean_bound": mean_bound, "scale_bound": scale_bound}
     step = {"step_size": step_size, "scale_factor": scale_factor, "truncated": truncated}
 
@@ -98,9 +97,7 @@ def trustable(
     return per_element(loss, dist, targets, where, weights)
 
 
-def project(
-    dist: Gaussian, reference: Gaussian, *, mean_bound: float, scale_bound: float
-) -> Gaussian:
+def project(dist: Gaussian, reference: Gaussian, *, mean_bound: Any, scale_bound: Any) -> Gaussian:
     """The nearest Gaussian whose mean and scale both lie in the trust region of `reference`.
 
     The region bounds the two parts of the Wasserstein distance, in units of the reference:
@@ -129,12 +126,12 @@ def project(
     check_positive("mean_bound", mean_bound)
     check_positive("scale_bound", scale_bound)
     reference = lax.stop_gradient(reference)
-    width = reference.std * math.sqrt(mean_bound)
+    width = reference.std * jnp.sqrt(jnp.asarray(mean_bound, reference.mean.dtype))
     mean = jnp.clip(dist.mean, reference.mean - width, reference.mean + width)
     # Clipped as a logarithm: a ratio of scales may overflow.
-    margin = math.sqrt(scale_bound)
-    lowest = 2 * math.log1p(-margin) if margin < 1 else -math.inf
-    change = jnp.clip(dist.log_variance - reference.log_variance, lowest, 2 * math.log1p(margin))
+    margin = jnp.sqrt(jnp.asarray(scale_bound, reference.log_variance.dtype))
+    lowest, highest = 2 * jnp.log1p(-jnp.minimum(margin, 1)), 2 * jnp.log1p(margin)
+    change = jnp.clip(dist.log_variance - reference.log_variance, lowest, highest)
     return Gaussian(mean, reference.log_variance + change)
 
 
@@ -169,6 +166,7 @@ def natural_target(
         Array([1.5], dtype=float32)
     """
     z = dist.standardize(targets)
+    step_size = jnp.asarray(step_size, z.dtype)
     exponent = 0.25 * scale_factor * step_size * (jnp.square(z) - 1)
     change = jnp.log1p(exponent + 0.5 * jnp.square(exponent)) if truncated else exponent
     mean = dist.mean + multiply_by_exp(step_size * z, 0.5 * dist.log_variance)
@@ -198,8 +196,8 @@ def refresh_references(
     references: Gaussian,
     predictions: Gaussian,
     *,
-    mean_bound: float = 0.1,
-    scale_bound: float = 0.01,
+    mean_bound: Any = 0.1,
+    scale_bound: Any = 0.01,
 ) -> Gaussian:
     """The references of the next epoch: current predictions, projected against the last ones.
 

@@ -32,10 +32,10 @@ def unit_variance(
         >>> unit_variance(Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([1.0, 2.0]))
         Array([0.5, 2. ], dtype=float32)
     """
+    return per_element(half_squared_error, dist, targets, where, weights)
 
-    def loss(dist: Family, targets: Array) -> Array:
-        half_squares = 0.5 * jnp.square(targets - dist.mean)
-        event_axes = tuple(range(-len(dist.event_shape), 0))
-        return jnp.sum(half_squares, event_axes)
 
-    return per_element(loss, dist, targets, where, weights)
+def half_squared_error(dist: Family, targets: Array) -> Array:
+    """`(mean - targets)^2 / 2`, summed over the coordinates of a vector-valued target."""
+    event_axes = tuple(range(-len(dist.event_shape), 0))
+    return jnp.sum(0.5 * jnp.square(targets - dist.mean), event_axes)

@@ -2,7 +2,9 @@
 
 Mean and precision have a network each. With the two penalties the objective is
 
-    rho * L + (1 - rho) * (gamma * |mean weights|^2 + (1 - gamma) * |precision weights|^2)
+    rho * L + (1 - rho) * (gamma * S(mean weights) + (1 - gamma) * S(precision weights))
+
+where `S` sums squares and `L` is the mean of `precision * (mean - targets)^2 - ln(precision)`.
 
 `wong_toi` gives the terms of `rho * L`, to be averaged; `wong_toi_penalty` the rest, to be added
 after averaging. Good settings lie on one line through the square of `(rho, gamma)`, so one
@@ -84,7 +86,9 @@ def wong_toi_penalty(
     gamma: Any = 0.5,
     is_weight: Callable[[Any], bool] = lambda leaf: np.ndim(leaf) >= 2,
 ) -> Array:
-    """`(1 - rho) * (gamma * |mean weights|^2 + (1 - gamma) * |precision weights|^2)`.
+    """`(1 - rho) * (gamma * S(mean weights) + (1 - gamma) * S(precision weights))`.
+
+    `S` is the sum of squares over the leaves that `is_weight` chooses.
 
     Args:
         mean_params: parameters of the network that predicts the mean, any pytree.

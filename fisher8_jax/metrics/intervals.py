@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_targets
+from fisher8_jax._trees import register_tree
 from fisher8_jax.metrics._checks import Axis, check_levels
 from fisher8_jax.metrics._reduction import Points, Statistic, mean_per_level, prepare, reduce
 from fisher8_jax.metrics.predictive import Predictive
@@ -19,7 +20,7 @@ ONE_SIGMA = math.erf(1 / math.sqrt(2))
 INTERVAL_LEVELS = (0.5, ONE_SIGMA, 0.9, 0.95)
 
 
-@jax.tree_util.register_dataclass
+@register_tree
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """Intervals at several levels: `lower` and `upper` have the levels on their last axis.

@@ -19,21 +19,49 @@ def check_mode(mode: str) -> None:
         )
 
 
+def check_measure(measure: str) -> None:
+    """Rejects an unknown way to measure by name."""
+    if measure not in ("derivative", "difference"):
+        raise ValueError(f"`measure` must be 'derivative' or 'difference', got {measure!r}.")
+
+
+def check_precision(params: Any) -> None:
+    """Rejects parameters that are too coarse for a finite difference."""
+    narrow = {str(leaf.dtype) for leaf in jax.tree.leaves(params) if leaf.dtype.itemsize < 4}
+    if narrow:
+        raise ValueError(
+            "`measure='difference'` takes a step of a thousandth of a parameter, which is lost in "
+            f"{', '.join(sorted(narrow))}. Keep parameters in float32 or use measure='derivative'."
+        )
+
+
 def check_steps(name: str, value: Any) -> None:
     """Rejects a number of steps that is not a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
 
 
+def check_momentum(momentum: Any) -> None:
+    """Rejects a concrete momentum outside [0, 1)."""
+    if isinstance(momentum, int | float) and not 0 <= momentum < 1:
+        raise ValueError(f"`momentum` must be at least 0 and below 1, got {momentum}.")
+
+
+def check_horizon(horizon: Any) -> None:
+    """Rejects a concrete horizon below one update."""
+    if isinstance(horizon, int | float) and not horizon >= 1:
+        raise ValueError(f"`horizon` must be at least 1 update, got {horizon}.")
+
+
 def check_update_arguments(
-    updates: Any, params: Any, predict: Any, linearized: Any, *, exact: bool
+    updates: Any, params: Any, predict: Any, linearized: Any, *, needs_predict: bool
 ) -> None:
     """Says what an update needs, before JAX can fail with something less clear."""
     if params is None:
         raise ValueError(f"The KL radius needs `params`. Call {_USAGE}.")
     if linearized is not None:
         _check_linearized(linearized)
-    if predict is None and (exact or linearized is None):
+    if predict is None and (needs_predict or linearized is None):
         raise ValueError(
             "The KL radius needs `predict`, a function from parameters to the predicted "
             f"distribution of the current batch. Call {_USAGE}. Wrappers that do not forward extra "

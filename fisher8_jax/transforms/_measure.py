@@ -1,10 +1,11 @@
 """How far an update moves the predicted distributions, to second order and exactly.
 
 The predictions change by `J u` when the parameters change by `u`, and each distribution then moves
-by the KL divergence `1/2 (J u)' F (J u)`, up to third order. `J u` is one forward-mode derivative;
-no Fisher matrix of the parameters is ever formed.
+by the KL divergence `1/2 (J u)' F (J u)`, up to third order. `J u` is one forward-mode derivative,
+or the difference of two forward passes; no Fisher matrix of the parameters is ever formed.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,46 +20,101 @@ from fisher8_jax.transforms._checks import check_prediction
 
 Predict = Callable[[Any], Family]
 
+# The largest entry of a trial step, relative to the largest parameter: in float32 longer steps see
+# the curvature of the network, shorter ones the rounding of its outputs.
+_TRIAL_STEP = 2.0**-12
+
 # What `jax.linearize(predict, params)` returns: the predictions and their derivative.
 Linearized = tuple[Family, Callable[[Any], Family]]
 
 
-class Direction(NamedTuple):
-    """The update `largest * unit`, where the largest magnitude in `unit` is 1.
+class Movement(NamedTuple):
+    """The predictions `dist` change by `size * direction`, whose largest magnitude is 1.
 
-    `J u` is linear, so the direction is measured at unit size: no update is too large or too small
-    to be squared.
+    Measuring the direction at unit size keeps the squares of large and small changes in range.
     """
 
-    unit: Any
-    largest: Array
+    dist: Family
+    direction: Family
+    size: Array
 
 
-def direction_of(updates: Any) -> Direction:
-    """Splits `updates` into a direction and a size, in at least float32."""
-    leaves = [at_least_float32(jnp.abs(leaf)) for leaf in jax.tree.leaves(updates)]
-    maxima = [jnp.max(leaf, initial=0) for leaf in leaves] or [jnp.zeros(())]
-    dtype = jnp.result_type(jnp.float32, *maxima)
-    largest = jnp.max(jnp.stack([maximum.astype(dtype) for maximum in maxima]))
-    divisor = jnp.where(largest == 0, 1, largest)
-    unit = jax.tree.map(lambda leaf: at_least_float32(leaf) / divisor, updates)
-    return Direction(unit, largest)
+class Elements(NamedTuple):
+    """Which predictions count: those where the mask is True, here and over `axis_name`."""
+
+    where: Array | None
+    axis_name: AxisName | None
 
 
 def push_forward(
-    predict: Predict | None, linearized: Linearized | None, params: Any, unit: Any
-) -> tuple[Family, Family]:
-    """The predictions at `params` and their derivative along `unit`, in at least float32."""
-    # JAX wants tangents in the dtype of what they are tangent to.
-    tangent = jax.tree.map(lambda u, p: u.astype(jnp.asarray(p).dtype), unit, params)
+    predict: Predict | None,
+    linearized: Linearized | None,
+    params: Any,
+    updates: Any,
+    elements: Elements,
+    *,
+    by_difference: bool = False,
+) -> Movement:
+    """How the predictions at `params` change along `updates`, in at least float32."""
+    if by_difference:
+        assert predict is not None
+        return _movement(*_difference(predict, params, updates), elements)
+    tangent, factor = _tangent(updates, params)
     if linearized is not None:
-        dist, push = linearized
-        pair = check_prediction(dist), push(tangent)
+        pair = check_prediction(linearized[0]), linearized[1](tangent)
     else:
         assert predict is not None
         pair = _jvp(predict, params, tangent)
     dist, change = jax.tree.map(at_least_float32, pair)
-    return dist, change
+    return _movement(dist, change, factor, elements)
+
+
+def _movement(dist: Family, change: Family, factor: Array | float, elements: Elements) -> Movement:
+    """The movement `factor * change`, brought to unit size over all elements that count."""
+    size = _largest_magnitude(_zero_outside(change, elements.where))
+    if elements.axis_name is not None:
+        check_axis_name_is_bound(elements.axis_name)
+        size = lax.pmax(size, elements.axis_name)
+    divisor = jnp.where(size == 0, 1, size)
+    return Movement(dist, jax.tree.map(lambda leaf: leaf / divisor, change), size * factor)
+
+
+def _tangent(updates: Any, params: Any) -> tuple[Any, Array | float]:
+    """`updates` in the dtypes of `params`, as JAX wants tangents, and what to multiply them by.
+
+    The range of float16 is so short that updates are brought to unit size for it.
+    """
+    dtypes = [jnp.asarray(leaf).dtype for leaf in jax.tree.leaves(params)]
+    factor: Array | float = 1.0
+    if jnp.float16 in dtypes:
+        largest = _largest_magnitude(updates)
+        factor = jnp.where(largest == 0, 1, largest)
+        updates = jax.tree.map(lambda leaf: at_least_float32(leaf) / factor, updates)
+    return jax.tree.map(lambda u, p: u.astype(jnp.asarray(p).dtype), updates, params), factor
+
+
+def _difference(predict: Predict, params: Any, updates: Any) -> tuple[Family, Family, Array]:
+    """The predictions and their change by a short trial step, and what to multiply it by."""
+    largest = _largest_magnitude(updates)
+    divisor = jnp.where(largest == 0, 1, largest)
+    reach = _largest_magnitude(params)
+    length = _TRIAL_STEP * jnp.where(reach == 0, 1, reach)
+
+    def move(param: Array, update: Array) -> Array:
+        # Divided first: the product of a long update and a short step may overflow.
+        step = at_least_float32(update) / divisor * length
+        return param + step.astype(jnp.asarray(param).dtype)
+
+    old, new = (
+        jax.tree.map(at_least_float32, check_prediction(predict(p)))
+        for p in (params, jax.tree.map(move, params, updates))
+    )
+    return old, jax.tree.map(jnp.subtract, new, old), largest / length
+
+
+def _largest_magnitude(tree: Any) -> Array:
+    maxima = [jnp.max(at_least_float32(jnp.abs(x)), initial=0) for x in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.maximum, maxima, jnp.zeros((), jnp.float32))
 
 
 def _jvp(predict: Predict, params: Any, tangent: Any) -> tuple[Family, Family]:
@@ -73,15 +129,26 @@ def _jvp(predict: Predict, params: Any, tangent: Any) -> tuple[Family, Family]:
         ) from error
 
 
-def mean_per_element(values: Array, where: Array | None, axis_name: AxisName | None) -> Array:
-    """The mean over all elements where the mask is True and over `axis_name`; 0 if none is."""
-    if where is None:
+def mean_per_element(values: Array, elements: Elements) -> Array:
+    """The mean over all elements that count; 0 if there are none."""
+    if elements.where is None:
         total, number = jnp.sum(values), jnp.full((), values.size, values.dtype)
     else:
-        where = check_mask("where", where, values.shape)
+        where = check_mask("where", elements.where, values.shape)
         total = jnp.sum(jnp.where(where, values, 0))
         number = jnp.sum(where, dtype=values.dtype)
-    if axis_name is not None:
-        check_axis_name_is_bound(axis_name)
-        total, number = lax.psum((total, number), axis_name)
+    if elements.axis_name is not None:
+        total, number = lax.psum((total, number), elements.axis_name)
     return total / jnp.where(number == 0, 1, number)
+
+
+def _zero_outside(change: Family, where: Array | None) -> Family:
+    if where is None:
+        return change
+    mask = check_mask("where", where, change.batch_shape)
+
+    def mask_field(leaf: Array) -> Array:
+        # Fields of several parameters per element have axes of their own behind the batch's.
+        return jnp.where(mask.reshape(mask.shape + (1,) * (leaf.ndim - mask.ndim)), leaf, 0)
+
+    return jax.tree.map(mask_field, change)

@@ -11,6 +11,7 @@ and multiplies the update by `sqrt(max_kl / q)`: in the mode 'target' always, in
 if that makes it shorter.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -22,12 +23,17 @@ from jax import Array, lax
 from fisher8_jax._checks import check_positive
 from fisher8_jax._numerics import AxisName, at_least_float32
 from fisher8_jax.families.contract import Family
-from fisher8_jax.transforms._checks import check_mode, check_prediction, check_update_arguments
+from fisher8_jax.transforms._checks import (
+    check_measure,
+    check_mode,
+    check_precision,
+    check_prediction,
+    check_update_arguments,
+)
 from fisher8_jax.transforms._measure import (
-    Direction,
+    Elements,
     Linearized,
     Predict,
-    direction_of,
     mean_per_element,
     push_forward,
 )
@@ -61,6 +67,7 @@ def scale_by_kl_radius(
     mode: Literal["target", "cap"] = "target",
     exact: bool = False,
     max_backtracks: int = 10,
+    measure: Literal["derivative", "difference"] = "derivative",
     axis_name: AxisName | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Scales an update so that the predictions of the batch move by a KL divergence of `max_kl`.
@@ -91,6 +98,10 @@ def scale_by_kl_radius(
             shortens the step until it is at most `max_kl`.
         max_backtracks: the largest number of corrections if `exact`; a step that is still too long
             after them is dropped.
+        measure: 'derivative' is one forward-mode derivative, exact and about twice the cost of a
+            forward pass; 'difference' compares two forward passes, of which the compiler shares one
+            with the gradient. Its error is below about one percent, it needs parameters of at least
+            float32, and `predict` may contain functions without a forward-mode derivative.
         axis_name: the mapped axis (or axes) that the batch is split over under `jax.vmap`,
             `jax.pmap` or `jax.shard_map`. Not needed under `jax.jit` with sharded arrays.
 
@@ -115,6 +126,8 @@ def scale_by_kl_radius(
     if not callable(max_kl):
         check_positive("max_kl", max_kl)
     check_mode(mode)
+    check_measure(measure)
+    by_difference = measure == "difference"
     check_positive("max_backtracks", max_backtracks)
 
     def init(params: Any) -> KLRadiusState:
@@ -133,102 +146,100 @@ def scale_by_kl_radius(
         **extra_args: Any,
     ) -> tuple[Any, KLRadiusState]:
         del extra_args
-        check_update_arguments(updates, params, predict, linearized, exact=exact)
-        direction = direction_of(updates)
-        dist, change = push_forward(predict, linearized, params, direction.unit)
-        unit_kl = mean_per_element(0.5 * dist.fisher_norm_sq(change), where, axis_name)
+        needs_predict = exact or by_difference
+        check_update_arguments(updates, params, predict, linearized, needs_predict=needs_predict)
+        if by_difference:
+            check_precision(params)
+        elements = Elements(where, axis_name)
+        movement = push_forward(
+            predict, linearized, params, updates, elements, by_difference=by_difference
+        )
+        dist = movement.dist
+        unit_kl = mean_per_element(0.5 * dist.fisher_norm_sq(movement.direction), elements)
         radius = jnp.asarray(max_kl(state.count) if callable(max_kl) else max_kl, unit_kl.dtype)
-        length = _length(direction, unit_kl, radius, mode)
+        scale = _scale(movement.size, unit_kl, radius, mode)
         exact_kl = None
         if exact:
 
-            def divergence(length: Array) -> Array:
-                moved = optax.apply_updates(params, _resize(updates, direction, length, mode))
+            def divergence(scale: Array) -> Array:
                 assert predict is not None
-                return _mean_kl(dist, predict(moved), where, axis_name)
+                moved = optax.apply_updates(params, _multiply(updates, scale))
+                return _mean_kl(dist, predict(moved), elements)
 
-            length, exact_kl = _shorten(length, divergence, radius, max_backtracks)
-        # The largest entry of the update is `length`, which must exist in the dtype of every leaf.
-        usable = (length <= _largest_number(updates)) & ((unit_kl > 0) | (mode == "cap"))
-        length = jnp.where(usable, length, 0)
-        new_state = _readouts(state, direction, unit_kl, length, exact_kl, usable)
-        return _resize(updates, direction, length, mode), new_state
+            scale, exact_kl = _shorten(scale, divergence, radius, max_backtracks)
+        scaled = _multiply(updates, scale)
+        usable = _all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
+        quadratic_kl = jnp.square(scale * movement.size) * unit_kl
+        scaled = jax.tree.map(lambda leaf: jnp.where(usable, leaf, 0), scaled)
+        return scaled, _readouts(state, usable, scale, quadratic_kl, exact_kl)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _length(direction: Direction, unit_kl: Array, radius: Array, mode: str) -> Array:
-    """The size of the largest entry of the scaled update; nan if it cannot be measured."""
-    is_still = unit_kl == 0
-    # Two roots, because the quotient overflows for a tiny `unit_kl`.
-    length = jnp.sqrt(radius) / jnp.sqrt(jnp.where(is_still, 1, unit_kl))
-    length = jnp.where(jnp.isfinite(unit_kl), length, jnp.nan)
+def _scale(size: Array, unit_kl: Array, radius: Array, mode: str) -> Array:
+    """The factor on the update; nan if the movement cannot be measured."""
+    is_still = (size == 0) | (unit_kl == 0)
+    # Roots and quotients one by one, because their combinations overflow earlier.
+    scale = jnp.sqrt(radius) / jnp.sqrt(jnp.where(is_still, 1, unit_kl))
+    scale = scale / jnp.where(is_still, 1, size)
+    scale = jnp.where(jnp.isfinite(unit_kl) & jnp.isfinite(size), scale, jnp.nan)
     if mode == "cap":
-        return jnp.where(is_still, direction.largest, jnp.minimum(length, direction.largest))
-    return length
+        return jnp.where(is_still, 1, jnp.minimum(scale, 1))
+    return scale
 
 
-def _resize(updates: Any, direction: Direction, length: Array, mode: str) -> Any:
-    """`updates` with a largest entry of `length`, in their own dtypes; exact zeros for 0."""
-
-    def resize(leaf: Array, unit: Array) -> Array:
-        scaled = jnp.where(length == 0, 0, unit * length).astype(leaf.dtype)
-        # Dividing by the largest entry and multiplying again would change the last bit.
-        return jnp.where(length == direction.largest, leaf, scaled) if mode == "cap" else scaled
-
-    return jax.tree.map(resize, updates, direction.unit)
+def _multiply(updates: Any, scale: Array) -> Any:
+    """`scale * updates` in their own dtypes, rounded once; a factor of 1 changes no bit."""
+    return jax.tree.map(lambda leaf: (at_least_float32(leaf) * scale).astype(leaf.dtype), updates)
 
 
-def _mean_kl(dist: Family, moved: Family, where: Array | None, axis_name: AxisName | None) -> Array:
+def _all_finite(tree: Any) -> Array:
+    finite = (jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
+    return functools.reduce(jnp.logical_and, finite, jnp.array(True))
+
+
+def _mean_kl(dist: Family, moved: Family, elements: Elements) -> Array:
     moved = jax.tree.map(at_least_float32, check_prediction(moved))
-    return mean_per_element(dist.kl(moved), where, axis_name)
+    return mean_per_element(dist.kl(moved), elements)
 
 
 def _shorten(
-    length: Array, divergence: Callable[[Array], Array], radius: Array, max_backtracks: int
+    scale: Array, divergence: Callable[[Array], Array], radius: Array, max_backtracks: int
 ) -> tuple[Array, Array]:
-    """Shortens until `divergence(length)` is at most `radius`; nan if that does not happen."""
+    """Shortens until `divergence(scale)` is at most `radius`; nan if that does not happen."""
 
     def is_too_far(carry: tuple[Array, Array, Array]) -> Array:
         _, kl, tries = carry
         return ~(kl <= radius) & (tries < max_backtracks)
 
     def shorten(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        length, kl, tries = carry
+        scale, kl, tries = carry
         factor = jnp.clip(_AIM * jnp.sqrt(radius / kl), _LARGEST_CORRECTION, _AIM)
-        length = length * jnp.where(jnp.isfinite(kl), factor, _LARGEST_CORRECTION)
-        return length, divergence(length).astype(kl.dtype), tries + 1
+        scale = scale * jnp.where(jnp.isfinite(kl), factor, _LARGEST_CORRECTION)
+        return scale, divergence(scale).astype(kl.dtype), tries + 1
 
-    kl = divergence(length).astype(radius.dtype)
+    kl = divergence(scale).astype(radius.dtype)
     tries = jnp.zeros((), jnp.int32)
-    length, kl, _ = lax.while_loop(is_too_far, shorten, (length, kl, tries))
-    return jnp.where(kl <= radius, length, jnp.nan), kl
+    scale, kl, _ = lax.while_loop(is_too_far, shorten, (scale, kl, tries))
+    return jnp.where(kl <= radius, scale, jnp.nan), kl
 
 
 def _readouts(
     state: KLRadiusState,
-    direction: Direction,
-    unit_kl: Array,
-    length: Array,
-    exact_kl: Array | None,
     usable: Array,
+    scale: Array,
+    quadratic_kl: Array,
+    exact_kl: Array | None,
 ) -> KLRadiusState:
     """The next state; finite whatever the update was, because dropped steps read as 0."""
 
     def readout(value: Array) -> Array:
-        return jnp.where(length == 0, 0, value).astype(jnp.float32)
+        return jnp.where(usable, value, 0).astype(jnp.float32)
 
-    divisor = jnp.where(direction.largest == 0, 1, direction.largest)
     return KLRadiusState(
         count=optax.safe_increment(state.count),
-        scale=readout(length / divisor),
-        quadratic_kl=readout(length**2 * unit_kl),
+        scale=readout(scale),
+        quadratic_kl=readout(quadratic_kl),
         exact_kl=None if exact_kl is None else readout(exact_kl),
         skipped=jnp.where(usable, state.skipped, optax.safe_increment(state.skipped)),
     )
-
-
-def _largest_number(updates: Any) -> float:
-    """The largest number that every leaf can hold."""
-    dtypes = [leaf.dtype for leaf in jax.tree.leaves(updates)]
-    return min((float(jnp.finfo(dtype).max) for dtype in dtypes), default=float("inf"))

@@ -8,6 +8,7 @@ import scipy.stats
 from fisher8_jax import Gaussian
 from fisher8_jax.diagnostics import Diagnosis, Finding, TrainingRecord, doctor
 from fisher8_jax.diagnostics._statistics import chi_square_tail, normal_score
+from fisher8_jax.families import Family, family
 
 
 def right_predictions(number, seed=0, spread=0.5):
@@ -253,3 +254,35 @@ def test_score_of_a_mean_square_is_that_of_its_chi_square_tail(number):
         ratio = scipy.stats.chi2.isf(probability, number) / number
         score = normal_score(ratio, np.sqrt(2 / number))
         assert scipy.stats.norm.sf(score) == pytest.approx(probability, rel=0.2)
+
+
+@family
+class Cauchy(Family):
+    """A likelihood without mean and variance, with just what the doctor asks."""
+
+    location: jnp.ndarray
+    log_scale: jnp.ndarray
+
+    batch_shape = property(lambda self: self.location.shape)
+    event_shape = property(lambda self: ())
+    mean = property(lambda self: jnp.full_like(self.location, jnp.nan))
+    variance = property(lambda self: jnp.full_like(self.location, jnp.inf))
+
+    def cdf(self, targets):
+        z = (targets - self.location) * jnp.exp(-self.log_scale)
+        return 0.5 + jnp.arctan(z) / jnp.pi
+
+    def _unused(self, *_, **__):
+        raise NotImplementedError
+
+    nll = natural = natural_score = fisher_norm_sq = kl = quantile = sample = _unused
+
+
+def test_a_family_without_moments_is_judged_by_its_pit():
+    rng = np.random.default_rng(0)
+    location, log_scale = rng.normal(size=(2, 1999))
+    targets = location + np.exp(log_scale) * rng.standard_cauchy(size=1999)
+    right = Cauchy(jnp.asarray(location), jnp.asarray(log_scale))
+    assert not doctor(right, targets)
+    narrow = Cauchy(jnp.asarray(location), jnp.asarray(log_scale - 2))
+    assert doctor(narrow, targets).codes == ("overconfident",)

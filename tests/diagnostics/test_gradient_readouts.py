@@ -122,5 +122,7 @@ def test_errors_name_the_argument_and_the_fix():
         mean_to_scale_ratio(dist, jnp.zeros((3, 1)))
     with pytest.raises(TypeError, match="`dist` must be a distribution"):
         mean_to_scale_ratio(jnp.zeros(3), jnp.zeros(3))
+    with pytest.raises(ValueError, match="`location` must name the field of Gaussian"):
+        mean_to_scale_ratio(dist, jnp.zeros(3), location="loc")
     with pytest.raises(TypeError, match="`where` must be boolean"):
         top_gradient_share(dist, jnp.zeros(3), where=jnp.ones(3))

@@ -8,6 +8,7 @@ import pytest
 from fisher8_jax.families.links import (
     latent_gaussian,
     natural_gaussian,
+    precision_gaussian,
     sever,
     soft_bounded_gaussian,
     soft_bounds_penalty,
@@ -26,6 +27,12 @@ def test_natural_gaussian():
     dist = natural_gaussian(jnp.asarray(A), jnp.asarray(B))
     np.testing.assert_allclose(dist.variance, -1 / (2 * eta2), rtol=1e-12)
     np.testing.assert_allclose(dist.mean, -eta1 / (2 * eta2), rtol=1e-12)
+
+
+def test_precision_gaussian():
+    dist = precision_gaussian(jnp.asarray(A), jnp.asarray(B))
+    np.testing.assert_array_equal(dist.mean, A)
+    np.testing.assert_allclose(dist.variance, 1 / (softplus(B) + 1e-8), rtol=1e-12)
 
 
 def test_natural_gaussian_at_the_ends_of_float32():
@@ -87,6 +94,7 @@ def test_sever_stops_trees():
 
 LINKS = {
     "natural": natural_gaussian,
+    "precision": precision_gaussian,
     "soft_bounded": lambda mean, raw: soft_bounded_gaussian(
         mean, raw, min_log_variance=-5.0, max_log_variance=1.0
     ),
@@ -117,6 +125,8 @@ def test_bad_input():
         natural_gaussian(jnp.zeros(2), jnp.zeros(2, int))
     with pytest.raises(ValueError, match="`min_precision` must be positive, got 0"):
         natural_gaussian(jnp.zeros(2), jnp.zeros(2), min_precision=0)
+    with pytest.raises(ValueError, match="`min_precision` must be positive, got 0"):
+        precision_gaussian(jnp.zeros(2), jnp.zeros(2), min_precision=0)
     with pytest.raises(ValueError, match="`min_diagonal` must be positive, got -1"):
         latent_gaussian(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2), min_diagonal=-1)
     bounds = {"min_log_variance": jnp.zeros(4), "max_log_variance": 0.0}

@@ -62,6 +62,20 @@ def test_projection_lands_on_the_bound_and_is_idempotent(bounds):
     np.testing.assert_allclose(again.log_variance, near.log_variance, rtol=1e-12, atol=1e-14)
 
 
+def test_bounds_may_be_traced():
+    """A sweep over bounds is one vmap."""
+    mean_bounds, scale_bounds = jnp.array([1.0, 0.1, 4.0]), jnp.array([1.0, 0.01, 0.25])
+
+    def one(mean_bound, scale_bound):
+        return project(dist(), reference(), mean_bound=mean_bound, scale_bound=scale_bound)
+
+    swept = jax.jit(jax.vmap(one))(mean_bounds, scale_bounds)
+    for row, bounds in enumerate(BOUNDS[:3]):
+        near = project(dist(), reference(), mean_bound=bounds[0], scale_bound=bounds[1])
+        np.testing.assert_allclose(swept.mean[row], near.mean, rtol=1e-12)
+        np.testing.assert_allclose(swept.log_variance[row], near.log_variance, rtol=1e-12)
+
+
 def test_infinite_bounds_do_nothing():
     near = project(dist(), reference(), mean_bound=np.inf, scale_bound=np.inf)
     np.testing.assert_array_equal(near.mean, MEAN)
@@ -145,6 +159,20 @@ def test_no_gradient_reaches_the_reference():
         np.testing.assert_array_equal(gradient, 0)
 
 
+def test_references_outside_the_mask_may_be_nan():
+    where = jnp.arange(40) % 3 != 0
+    broken = jax.tree.map(lambda leaf: jnp.where(where, leaf, jnp.nan), reference())
+
+    def total(mean, s, reference):
+        here = Gaussian(mean, s)
+        return trustable(here, jnp.asarray(Y), reference=reference, where=where).sum()
+
+    run = jax.value_and_grad(total, (0, 1))
+    actual = run(dist().mean, dist().log_variance, broken)
+    expected = run(dist().mean, dist().log_variance, reference())
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
+
+
 def test_scales_that_overflow_leave_finite_gradients():
     """Log-variances apart by 400: their ratio of scales is not a float32."""
 
@@ -180,7 +208,7 @@ def test_repeated_refreshes_reach_the_prediction():
 
 
 def test_bad_references():
-    with pytest.raises(TypeError, match=r"`predictions` must be a `Gaussian` for `trustable`"):
+    with pytest.raises(TypeError, match=r"`predictions` must be a distribution"):
         init_references(jnp.zeros(3))
     with pytest.raises(ValueError, match=r"`reference` must have the shape of the predictions"):
         refresh_references(reference(), Gaussian(jnp.zeros(3), jnp.zeros(3)))

@@ -7,7 +7,8 @@ import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from fisher8_jax import Gaussian
+from fisher8_jax import Family, Gaussian
+from fisher8_jax.families import family
 from fisher8_jax.transforms import KLRadiusState, scale_by_kl_radius
 from tests.transforms.network import exact_kl, fisher8_gradients, make_batch, make_params, network
 
@@ -250,3 +251,44 @@ def test_readouts_are_reached_by_name(problem):
         assert np.isfinite(optax.tree_utils.tree_get(state, name))
     assert isinstance(state[-1], KLRadiusState)
     assert scale_by_kl_radius(0.2).init(params).exact_kl is None
+
+
+@family
+class Plane(Family):
+    """Two coordinates of unit variance: one parameter field with an axis of its own."""
+
+    mean: jax.Array
+
+    @property
+    def batch_shape(self):
+        return self.mean.shape[:-1]
+
+    @property
+    def event_shape(self):
+        return (2,)
+
+    def fisher_norm_sq(self, tangent):
+        return jnp.sum(tangent.mean**2, -1)
+
+    def kl(self, other):
+        return 0.5 * jnp.sum((self.mean - other.mean) ** 2, -1)
+
+    nll = natural = natural_score = cdf = quantile = sample = None
+
+
+def test_a_family_whose_field_has_an_axis_of_its_own():
+    params = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)))
+    inputs = jnp.asarray(np.random.default_rng(1).normal(size=(5, 3))).at[1].set(jnp.nan)
+    where = jnp.array([True, False, True, True, True])
+    radius = scale_by_kl_radius(0.3, exact=True)
+    updates, state = radius.update(
+        jnp.ones_like(params),
+        radius.init(params),
+        params,
+        predict=lambda p: Plane(inputs @ p),
+        where=where,
+    )
+    # With unit variances the quadratic divergence is exact.
+    moved = 0.5 * np.sum(np.asarray(inputs @ updates)[np.asarray(where)] ** 2, -1).mean()
+    assert 0.28 < moved <= 0.3 * (1 + 1e-9)
+    assert float(state.exact_kl) == pytest.approx(float(state.quadratic_kl), rel=1e-5)

@@ -1,0 +1,37 @@
+"""Dataclasses as pytrees whose structures tell classes apart.
+
+`jax.tree_util.register_dataclass` makes structures that compare equal for any two classes with as
+many fields, so a cache such as that of `jax.jit` may answer with a program compiled for the other
+class. Here the class is part of the structure.
+"""
+
+import dataclasses
+from typing import Any, TypeVar
+
+import jax
+from jax.tree_util import GetAttrKey
+
+Class = TypeVar("Class", bound=type)
+
+
+def register_tree(cls: Class) -> Class:
+    """Registers a dataclass as a pytree; fields with the metadata `static` are no leaves."""
+    fields = dataclasses.fields(cls)
+    static = [field.name for field in fields if field.metadata.get("static", False)]
+    leaves = [field.name for field in fields if field.name not in static]
+    keys = [GetAttrKey(name) for name in leaves]
+
+    def flatten(tree: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        aux = (cls, *(getattr(tree, name) for name in static))
+        return [getattr(tree, name) for name in leaves], aux
+
+    def flatten_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        children, aux = flatten(tree)
+        return list(zip(keys, children, strict=True)), aux
+
+    def unflatten(aux: tuple[Any, ...], children: Any) -> Any:
+        values = dict(zip(leaves, children, strict=True))
+        return cls(**values, **dict(zip(static, aux[1:], strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls
