@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 96rem; margin: 2rem auto; padding: 0 1rem;
        color: #1a1a1a; background: #fff; }
 h1, h2, h3 { line-height: 1.2; }
+p, figcaption { max-width: 60rem; }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: 0.8rem;

@@ -11,6 +11,7 @@ matplotlib.use("agg")
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from jax import Array
 from matplotlib.figure import Figure
 
 from fisher8_jax import Gaussian
@@ -52,11 +53,11 @@ def to_png(figure: Figure) -> bytes:
 
 
 def _fit_column(column: Any, title: str, result: Mapping[str, Any], truth: np.ndarray) -> None:
-    x, steps = np.array(result["x"]), np.array(result["steps"])
-    mean, std = _numbers(result["mean"]), _numbers(result["std"])
-    dist = Gaussian.from_std(jnp.asarray(mean), jnp.asarray(std))
-    plot_fit(dist, x, _numbers(result["targets"]), truth=truth, ax=column[0])
-    column[0].set(title=title, ylim=(-1, 1))
+    x, steps = _numbers(result["x"]), _numbers(result["steps"])
+    dist = Gaussian.from_std(_numbers(result["mean"]), _numbers(result["std"]))
+    plot_fit(dist, x, _numbers(result["targets"]), truth=jnp.asarray(truth), ax=column[0])
+    diverged = "" if jnp.isfinite(dist.mean).all() else " (diverged)"
+    column[0].set(title=title + diverged, ylim=(-1, 1))
     column[0].get_legend().remove()
     for ax, name in zip(column[1:], ("jacobian", "kl"), strict=True):
         values = _numbers(result[f"log10_{name}_variance"])
@@ -69,18 +70,18 @@ def _oracle_column(
 ) -> None:
     from fisher8_jax.diagnostics import local_kl_variance
 
-    x = np.array(result["x"])
+    x = _numbers(result["x"])
     mean, std = (jnp.asarray(array) for array in truth)
     dist = Gaussian.from_std(mean, std)
-    plot_fit(dist, x, _numbers(result["targets"]), truth=truth[0], ax=column[0])
+    plot_fit(dist, x, _numbers(result["targets"]), truth=mean, ax=column[0])
     column[0].set(title="Truth", ylim=(-1, 1))
     column[0].get_legend().remove()
     column[1].set_axis_off()
-    kl = np.log10(np.asarray(local_kl_variance(dist, jnp.asarray(x), radius=0.5)))
+    kl = np.log10(np.asarray(local_kl_variance(dist, x, radius=0.5)))
     column[2].plot(x, kl)
     column[2].set(xlabel="input", ylabel="log10 kl variance")
 
 
-def _numbers(values: Any) -> np.ndarray:
+def _numbers(values: Any) -> Array:
     """JSON's null is nan."""
-    return np.array(values, dtype=float)
+    return jnp.asarray(np.array(values, dtype=float))

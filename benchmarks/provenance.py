@@ -21,11 +21,12 @@ def provenance(command: str) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor and cores, for records that hold times."""
+    """Processor, cores and load, for records that hold times."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.system(),
+        "load": round(os.getloadavg()[0], 1),  # what else was running
     }
 
 

@@ -11,6 +11,10 @@ def section(store: Store) -> Section | None:
     if result is None:
         return None
     machine, summary = result["machine"], result["summary"]
-    versions = f"PyTorch {result['rounds'][0]['torch']['torch']}"
-    where = f"{machine['cores']} cores of {machine['processor']}, {versions}, medians of rounds"
+    torch = result["rounds"][0]["torch"]
+    versions = f"PyTorch {torch['torch']} with {torch['threads']} threads"
+    where = (
+        f"{machine['cores']} cores of {machine['processor']} (load average {machine['load']} at "
+        f"the end), {versions}, best of {len(result['rounds'])} rounds"
+    )
     return Section("Speed", [Paragraph(f"On {where}: {words(summary)}")])

@@ -31,7 +31,7 @@ SETTINGS = {
     "spread": Setting(),
     "literal": Setting(init="default"),
 }
-MAX_KL = 0.1
+MAX_KL = 0.3
 
 
 def setting_of(name: str, method: str) -> Setting:

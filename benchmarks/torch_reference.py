@@ -119,7 +119,8 @@ def train(method, rate, x, y):
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for rows in batches(len(x), STEPS):
         optimizer.zero_grad()
-        loss_of(method, *model(x[rows]), y[rows]).backward()
+        mean, raw = model(x[rows])
+        loss_of(method, mean, raw, y[rows]).backward()
         optimizer.step()
     return model
 
@@ -159,10 +160,13 @@ def main():
     parser.add_argument("--splits", type=int, default=1, help="splits of every set and method")
     parser.add_argument("--first-split", type=int, default=0)
     parser.add_argument("--rate", type=float, default=0.005)
+    parser.add_argument("--threads", type=int, default=None, help="default: PyTorch's own choice")
     args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     seconds = {"load": 0.0, "train": 0.0, "score": 0.0}
-    results = {}
+    results: dict[str, list] = {}
     for folder, (features, target) in SETS.items():
         for split in range(args.first_split, args.first_split + args.splits):
             began = time.perf_counter()
