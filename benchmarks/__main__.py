@@ -25,6 +25,7 @@ COMMANDS = {
     "radius": Command("benchmarks.radius", "The KL radius beside tuned learning rates."),
     "rotated_mnist": Command("benchmarks.rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": Command("benchmarks.weak_lensing", "Two cosmological parameters from maps."),
+    "estimator": Command("benchmarks.estimator", "The estimator beside gradient boosting, UCI."),
     "speed": Command("benchmarks.speed", "The UCI sweep against PyTorch and the hardware."),
     "report": Command("benchmarks.report", "Committed results beside the published figures."),
 }
