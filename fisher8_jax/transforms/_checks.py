@@ -25,6 +25,18 @@ def check_steps(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
 
 
+def check_momentum(momentum: Any) -> None:
+    """Rejects a concrete momentum outside [0, 1)."""
+    if isinstance(momentum, int | float) and not 0 <= momentum < 1:
+        raise ValueError(f"`momentum` must be at least 0 and below 1, got {momentum}.")
+
+
+def check_horizon(horizon: Any) -> None:
+    """Rejects a concrete horizon below one update."""
+    if isinstance(horizon, int | float) and not horizon >= 1:
+        raise ValueError(f"`horizon` must be at least 1 update, got {horizon}.")
+
+
 def check_update_arguments(
     updates: Any, params: Any, predict: Any, linearized: Any, *, exact: bool
 ) -> None:

@@ -1,0 +1,116 @@
+"""Guards for small data: an average of the parameters, and the best ones on held-out data.
+
+A network that can follow single training points drives their predicted variance towards 0, and a
+few test points then ruin the mean NLL. An average of the parameters over the last steps and a
+choice by held-out NLL cure that; they are pure functions and work under `jit`, `vmap` and `scan`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from fisher8_jax._numerics import at_least_float32
+from fisher8_jax.transforms._checks import check_horizon
+
+
+class AverageState(NamedTuple):
+    """The number of updates and the running average of the parameters after each of them."""
+
+    count: Array  # type: ignore[assignment]
+    average: Any
+
+
+def track_average(horizon: float) -> optax.GradientTransformationExtraArgs:
+    """Keeps an exponential average of the parameters in its state; updates pass unchanged.
+
+        average = sum(decay^(t-i) * params_i) / sum(decay^(t-i)),  decay = 1 - 1 / horizon
+
+    It must come after everything that changes the update, also after the KL radius. The average is
+    kept in at least float32.
+
+    Args:
+        horizon: how many updates the average looks back, at least 1.
+
+    Returns:
+        An Optax transformation; read it with `optax.tree_utils.tree_get(state, "average")`.
+
+    Example:
+        >>> import jax.numpy as jnp, optax
+        >>> from fisher8_jax.transforms import track_average
+        >>> optimizer = optax.chain(optax.sgd(1.0), track_average(horizon=2))
+        >>> params = jnp.array(0.0)
+        >>> state = optimizer.init(params)
+        >>> for _ in range(2):
+        ...     updates, state = optimizer.update(jnp.array(-3.0), state, params)
+        ...     params = optax.apply_updates(params, updates)
+        >>> print(params, optax.tree_utils.tree_get(state, "average"))  # (3/2 + 6) / (1/2 + 1)
+        6.0 5.0
+
+    Reference:
+        Polyak and Juditsky 1992, with exponential weights.
+    """
+    check_horizon(horizon)
+
+    def init(params: Any) -> AverageState:
+        # A copy, so that parameters and state may both be donated to a compiled step.
+        average = jax.tree.map(lambda leaf: at_least_float32(jnp.array(leaf)), params)
+        return AverageState(jnp.zeros((), jnp.int32), average)
+
+    def update(
+        updates: Any, state: AverageState, params: Any = None, **extra_args: Any
+    ) -> tuple[Any, AverageState]:
+        del extra_args
+        if params is None:
+            raise ValueError(
+                "`track_average` needs `params`. Call `optimizer.update(grads, state, params)`."
+            )
+        count = optax.safe_increment(state.count)
+        # The weight of the newest parameters: 1 at first, so that the start is forgotten at once.
+        rate = 1 / jnp.asarray(horizon, jnp.float32)
+        weight = rate / -jnp.expm1(count.astype(jnp.float32) * jnp.log1p(-rate))
+        moved = optax.apply_updates(params, updates)
+        average = jax.tree.map(
+            lambda old, new: old + weight.astype(old.dtype) * (new.astype(old.dtype) - old),
+            state.average,
+            moved,
+        )
+        return updates, AverageState(count, average)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+class Best(NamedTuple):
+    """The parameters with the lowest score so far, and that score."""
+
+    params: Any
+    score: Array
+
+
+def start_best(params: Any) -> Best:
+    """Nothing better than `params` is known yet; their score counts as infinite."""
+    return Best(params, jnp.full((), jnp.inf, jnp.float32))
+
+
+def keep_best(best: Best, params: Any, score: Array) -> Best:
+    """`params` if their `score` (a held-out NLL, lower is better) is below the best one.
+
+    A score that is not finite never wins.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.transforms import keep_best, start_best
+        >>> best = start_best(jnp.array(0.0))
+        >>> for params, held_out_nll in [(1.0, 0.7), (2.0, 0.5), (3.0, jnp.nan), (4.0, 0.6)]:
+        ...     best = keep_best(best, jnp.array(params), held_out_nll)
+        >>> print(best.params, best.score)
+        2.0 0.5
+    """
+    score = jnp.asarray(score, jnp.float32)
+    if score.ndim:
+        raise ValueError(f"`score` must be a scalar, got shape {score.shape}. Use `nll.mean()`.")
+    is_better = score < best.score
+    params = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), params, best.params)
+    return Best(params, jnp.where(is_better, score, best.score))
