@@ -26,6 +26,7 @@ COMMANDS = {
     "rotated_mnist": Command("benchmarks.rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": Command("benchmarks.weak_lensing", "Two cosmological parameters from maps."),
     "estimator": Command("benchmarks.estimator", "The estimator beside gradient boosting, UCI."),
+    "scale_out": Command("benchmarks.scale_out", "What many devices send each other."),
     "speed": Command("benchmarks.speed", "The UCI sweep against PyTorch and the hardware."),
     "report": Command("benchmarks.report", "Committed results beside the published figures."),
 }

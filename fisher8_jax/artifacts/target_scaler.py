@@ -121,6 +121,7 @@ def _moments(targets: np.ndarray, where: Any, weights: Any) -> tuple[np.ndarray,
     total = np.where(total == 0, 1, total)
     shift = (factor * values).sum(axis=0) / total
     variance = (factor * (values - shift) ** 2).sum(axis=0) / total
-    # Rounding leaves a constant column a tiny spread, which must not blow up its noise.
-    is_constant = np.sqrt(variance) <= 1e-12 * np.maximum(np.abs(shift), 1e-300)
-    return shift, np.where(is_constant, 1.0, np.sqrt(variance))
+    # By its values, because rounding leaves a constant column a tiny spread.
+    largest = np.max(np.where(factor > 0, values, -np.inf), axis=0)
+    smallest = np.min(np.where(factor > 0, values, np.inf), axis=0)
+    return shift, np.where(largest <= smallest, 1.0, np.sqrt(variance))

@@ -25,5 +25,7 @@ def input_moments(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, 
     total = weights.sum()
     shift = (weights @ inputs) / total
     scale = np.sqrt((weights @ (inputs - shift) ** 2) / total)
-    is_constant = scale <= 1e-12 * np.maximum(np.abs(shift), 1e-300)
+    # By its values, because rounding leaves a constant column a tiny spread.
+    counted = inputs[weights > 0]
+    is_constant = counted.max(axis=0) == counted.min(axis=0)
     return shift, np.where(is_constant, 1.0, scale)

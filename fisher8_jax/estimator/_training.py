@@ -19,6 +19,9 @@ from fisher8_jax.estimator._network import Network
 from fisher8_jax.families.contract import Family
 from fisher8_jax.transforms.kl_radius import scale_by_kl_radius
 
+# The part of the steps in which they grow, and where in it the first one stands.
+_WARM_UP, _FIRST_STEP = 0.2, 0.004
+
 # The average of parameters over about this many steps is what is judged and kept.
 _AVERAGED_STEPS = 100.0
 
@@ -70,14 +73,21 @@ class Member(NamedTuple):
 
 
 def optimizer_of(schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Adam's direction; its length is a KL radius that decays so that steps shrink linearly."""
+    """Nesterov momentum with a KL radius: steps grow linearly at first, then shrink to 0.
+
+    Noisy data are learned while the steps are still short, and early stopping ends there. Data with
+    little noise need the long steps that come later.
+    """
 
     def radius(count: Array) -> Array:
-        left = jnp.maximum(1 - count / schedule.total_steps, 0)
-        return schedule.max_kl * left**2
+        done = count / schedule.total_steps
+        growth = (done + _FIRST_STEP) / _WARM_UP
+        return (
+            schedule.max_kl * jnp.clip(jnp.minimum(growth, (1 - done) / (1 - _WARM_UP)), 0, 1) ** 2
+        )
 
     return optax.chain(
-        optax.scale_by_adam(b1=0.9, b2=0.99), optax.scale(-1.0), scale_by_kl_radius(radius)
+        optax.trace(decay=0.9, nesterov=True), optax.scale(-1.0), scale_by_kl_radius(radius)
     )
 
 

@@ -51,17 +51,18 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
     """An ensemble of networks that predicts a mean and an honest variance, without tuning.
 
     Inputs and targets are standardised. Each member is a dense network with a Gaussian head,
-    trained by the Fisher8 rule along Adam's direction with steps of a decaying KL radius, so there
-    is no learning rate. A part of the rows, another for each member, is held out: training stops
-    when their NLL no longer falls, and the best parameters are kept. All members train together in
-    one compiled program. The prediction is the members' mixture.
+    trained by the Fisher8 rule with momentum and steps of a KL radius, so there is no learning
+    rate. A part of the rows, another for each member, is held out: training stops when their NLL no
+    longer falls, and the best parameters are kept. All members train together in one compiled
+    program. The prediction is the members' mixture.
 
     Targets that are nan count as missing. `y` may have several columns.
 
     Args:
         n_members: networks in the ensemble.
         hidden_layer_sizes: the widths of the hidden layers.
-        max_kl: how far the first step moves the predictions, in nats; the step shrinks linearly.
+        max_kl: how far the longest step moves the predictions, in nats. Steps grow to it over the
+            first fifth of the training and then shrink to 0.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
         batch_size: rows per step.
         validation_fraction: the part of the rows that each member holds out.
@@ -93,7 +94,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         *,
         n_members: int = 5,
         hidden_layer_sizes: Any = (50, 50),
-        max_kl: float = 0.03,
+        max_kl: float = 0.3,
         max_steps: Any = "auto",
         batch_size: int = 32,
         validation_fraction: float = 0.2,
@@ -306,8 +307,6 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         targets = check_array(
             y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
         )
-        if targets.ndim > 2:
-            raise ValueError(f"`y` must have one or two axes, got shape {targets.shape}.")
         check_consistent_length(inputs, targets)
         weights = _check_sample_weight(
             sample_weight, inputs, dtype=np.float64, ensure_non_negative=True

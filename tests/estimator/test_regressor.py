@@ -15,7 +15,7 @@ from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._training import train_chunk
 
 # One shape for nearly all tests, so that they share one compiled program.
-ROWS, SETTINGS = 240, {"n_members": 2, "max_steps": 400, "hidden_layer_sizes": (16,)}
+ROWS, SETTINGS = 240, {"n_members": 2, "max_steps": 2000, "hidden_layer_sizes": (16,)}
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_early_stopping_restores_the_best_parameters():
     rng = np.random.default_rng(0)
     inputs, targets = rng.normal(size=(ROWS, 2)), rng.normal(size=ROWS)
     model = fit(patience=0.2, max_kl=0.1).fit(inputs, targets)
-    assert model.n_iter_ < 400
+    assert model.n_iter_ < 2000
     fresh = rng.normal(size=(1000, 2)), rng.normal(size=1000)
     entropy = 0.5 * np.log(2 * np.pi * np.e)
     assert np.mean(model.nll(*fresh)) < entropy + 0.15
@@ -198,7 +198,7 @@ def test_bad_data_is_named(fitted):
         fit().fit(inputs, np.stack([targets, np.full(ROWS, np.nan)], 1))
     with pytest.raises(ValueError, match="Negative values in data"):
         fit().fit(inputs, targets, sample_weight=-np.ones(ROWS))
-    with pytest.raises(ValueError, match=r"`y` must have one or two axes"):
+    with pytest.raises(ValueError, match="Found array with dim 3"):
         fit().fit(inputs, targets.reshape(-1, 1, 1))
     with pytest.raises(ValueError, match=r"`y` must have rows of shape \(\) as in `fit`"):
         fitted.nll(inputs, targets[:, None])
