@@ -1,8 +1,9 @@
 """The estimator with default settings on the UCI sets, beside NGBoost and gradient boosting.
 
-Every cell (model, set) becomes one file in the results folder: the scores of all its splits and
-the seconds they took. A second start goes on where the first ended. The table at the end compares
-them with the best figures that the paper prints for Adam, over all methods and learning rates.
+Every cell (model, set) becomes one file in the results folder: the scores of its splits and the
+seconds they took. It is written again after every split, and a second start goes on there. The
+table at the end compares them with the best figures that the paper prints for Adam, over all
+methods and learning rates.
 """
 
 import argparse
@@ -39,8 +40,19 @@ class Job(NamedTuple):
     @property
     def spec(self) -> dict[str, object]:
         """What defines the cell."""
-        names = ("model", "dataset", "splits", "seed")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("model", "dataset", "seed")}
+
+    @property
+    def command(self) -> str:
+        """The shortest command that computes it."""
+        seed = "" if self.seed == 0 else f" --seed {self.seed}"
+        names = f"--models {self.model} --datasets {self.dataset}"
+        return f"python -m benchmarks estimator {names}{seed}"
+
+    def done(self) -> int:
+        """The number of splits that the store already has."""
+        result = Store(self.results).read(self.cell, self.spec)
+        return 0 if result is None else len(result["rmse"])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,9 +77,10 @@ def run(args: argparse.Namespace) -> int:
         except (DataUnavailableError, ValueError) as error:
             console.print(f"[red]{error}[/red]")
             return 1
-        missing = [job for job in jobs if store.read(job.cell, job.spec) is None]
+        missing = [job for job in jobs if job.done() < job.splits]
         began = time.perf_counter()
-        with progress("Estimators, splits", sum(job.splits for job in missing)) as report:
+        work = sum(job.splits - job.done() for job in missing)
+        with progress("Estimators, splits", work) as report:
             run_jobs(run_job, missing, workers=args.workers or default_workers(), report=report)
         console.print(f"{len(missing)} cells in {time.perf_counter() - began:.0f} s.")
     return print_tables(store)

@@ -30,27 +30,35 @@ class Prediction(NamedTuple):
     extra: dict[str, Any]
 
 
+Fit = Callable[[Split, int], Callable[[Split], Prediction]]
+
+
 def run_job(job: Job, report: Report) -> None:
-    """Fits and scores all splits and writes the cell."""
-    rows = []
-    for fold, split in enumerate(uci_data.load(job.data)[: job.splits]):
+    """Fits and scores the splits that are missing and writes the cell after each of them."""
+    store, splits = Store(job.results), uci_data.load(job.data)
+    result = store.read(job.cell, job.spec) or {}
+    origin = provenance(job.command) | {"models": _versions()}
+    for fold in range(job.done(), job.splits):
         seed = seed_of("estimator", job.dataset, fold, job.seed) & 0x7FFFFFFF
-        began = time.perf_counter()
-        predict = FIT[job.model](split, seed)
-        fitted = time.perf_counter()
-        prediction = predict(split)
-        rows.append(
-            {
-                "rmse": math.sqrt(np.mean((prediction.mean - split.test_targets) ** 2)),
-                "nll": float(np.mean(prediction.nll)) - HALF_LOG_2PI,
-                "fit_seconds": fitted - began,
-                **prediction.extra,
-            }
-        )
+        row = score(FIT[job.model], splits[fold], seed)
+        result = {name: [*result.get(name, []), value] for name, value in row.items()}
+        whole = result | {"machine": machine()}
+        store.write(job.cell, spec=job.spec, result=whole, provenance=origin)
         report(1)
-    result = {name: [row[name] for row in rows] for name in rows[0]} | {"machine": machine()}
-    origin = provenance() | {"models": _versions()}
-    Store(job.results).write(job.cell, spec=job.spec, result=result, provenance=origin)
+
+
+def score(fit: Fit, split: Split, seed: int) -> dict[str, Any]:
+    """The scores of one model on one split, and how long its fit took."""
+    began = time.perf_counter()
+    predict = fit(split, seed)
+    fitted = time.perf_counter()
+    prediction = predict(split)
+    return {
+        "rmse": math.sqrt(np.mean((prediction.mean - split.test_targets) ** 2)),
+        "nll": float(np.mean(prediction.nll)) - HALF_LOG_2PI,
+        "fit_seconds": fitted - began,
+        **prediction.extra,
+    }
 
 
 def fit_fisher8(split: Split, seed: int) -> Callable[[Split], Prediction]:
@@ -66,8 +74,8 @@ def fit_fisher8(split: Split, seed: int) -> Callable[[Split], Prediction]:
         z_sq = (split.test_targets - means) ** 2 * np.exp(-log_variances)
         of_members = 0.5 * (log_variances + z_sq)
         errors = np.sqrt(np.mean((means - split.test_targets) ** 2, axis=1))
-        extra = {"member_nll": of_members.mean(axis=1), "member_rmse": errors}
-        extra["steps"] = model.n_iter_
+        extra: dict[str, Any] = {"member_nll": of_members.mean(axis=1).tolist()}
+        extra |= {"member_rmse": errors.tolist(), "steps": model.n_iter_}
         nll = model.nll(split.test_inputs, split.test_targets)
         return Prediction(model.predict(split.test_inputs), nll, extra)
 
@@ -112,13 +120,13 @@ def fit_ngboost(split: Split, seed: int) -> Callable[[Split], Prediction]:
     def predict(split: Split) -> Prediction:
         dist = model.pred_dist(split.test_inputs)
         return Prediction(
-            dist.loc, -dist.logpdf(split.test_targets), {"steps": model.best_val_loss_itr}
+            dist.loc, -dist.logpdf(split.test_targets), {"steps": int(model.best_val_loss_itr)}
         )
 
     return predict
 
 
-FIT: dict[str, Callable[[Split, int], Callable[[Split], Prediction]]] = {
+FIT: dict[str, Fit] = {
     "fisher8": fit_fisher8,
     "gradient_boosting": fit_gradient_boosting,
     "ngboost": fit_ngboost,

@@ -90,7 +90,7 @@ def _row(body: Mapping[str, Any], label: str) -> list[str]:
     member = f"{_mean(body, 'member_nll'):.3f}" if "member_nll" in result else ""
     scores = (f"{np.mean(result[m]):.3f} ± {np.std(result[m]):.3f}" for m in METRICS)
     return [
-        str(body["spec"]["splits"]),
+        str(len(result["rmse"])),
         label,
         *scores,
         f"{np.median(result['fit_seconds']):.1f}",
