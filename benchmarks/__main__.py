@@ -28,6 +28,8 @@ COMMANDS = {
     "estimator": Command("benchmarks.estimator", "The estimator beside gradient boosting, UCI."),
     "scale_out": Command("benchmarks.scale_out", "What many devices send each other."),
     "speed": Command("benchmarks.speed", "The UCI sweep against PyTorch and the hardware."),
+    "families": Command("benchmarks.families", "Recovery of every family beside tuned Adam."),
+    "dense": Command("benchmarks.dense", "Disparity of every pixel of a stereo pair."),
     "report": Command("benchmarks.report", "Committed results beside the published figures."),
 }
 

@@ -215,9 +215,17 @@ def weighted_values(values: Array, where: Array | None, weights: Array | None) -
     return _zero_outside(values, where)
 
 
-def norms_over_batch(rule: Rule, natural: NaturalCotangent) -> dict[str, ScaledNorm]:
-    """One L2 norm per parameter and remaining coordinate."""
-    return {name: l2_norm(x, rule.axis, rule.axis_name) for name, x in natural.items()}
+def norms_over_batch(rule: Rule, dist: Family, natural: NaturalCotangent) -> dict[str, ScaledNorm]:
+    """One L2 norm per parameter and remaining coordinate, or one for all that share it."""
+
+    def axes(name: str, ndim: int) -> tuple[int, ...]:
+        if name not in dist.shared_norms:
+            return rule.axis
+        return (*rule.axis, *range(len(dist.batch_shape), ndim))
+
+    return {
+        name: l2_norm(x, axes(name, x.value.ndim), rule.axis_name) for name, x in natural.items()
+    }
 
 
 def apply_rule(
@@ -230,7 +238,7 @@ def apply_rule(
     if not rule.normalize:
         result = {name: materialize(x) for name, x in natural.items()}
     else:
-        norms = norms_over_batch(rule, natural) if norms is None else norms
+        norms = norms_over_batch(rule, dist, natural) if norms is None else norms
         result = {name: divide_by_norm(x, norms[name]) for name, x in natural.items()}
     if rule.gradients_averaged:
         # A sum of unit-norm parts is right; undo the division by the number of parts.

@@ -155,8 +155,9 @@ def _combined_norms(
     """The first pass: norms over all micro-batches and all places along `axis_name`."""
 
     def norms_of(batch: _Batch) -> dict[str, ScaledNorm]:
-        _, natural = job.natural(job.predict(params, batch.inputs), batch)
-        return norms_over_batch(job.rule, natural)
+        dist = job.predict(params, batch.inputs)
+        _, natural = job.natural(dist, batch)
+        return norms_over_batch(job.rule, dist, natural)
 
     def add(norms: dict[str, ScaledNorm], batch: _Batch) -> tuple[dict[str, ScaledNorm], None]:
         new = norms_of(batch)

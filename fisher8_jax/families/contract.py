@@ -13,8 +13,10 @@ Every array field has shape `batch_shape + its own parameter axes`; targets have
 `batch_shape + event_shape`. A *tangent* or *cotangent* of a distribution is an instance of the same
 class that holds derivatives in its fields.
 
-Families are final: a concrete family subclasses `Family` directly, decorated by `@family`, and no
-method that is implemented here is overridden.
+Families are final: a concrete family subclasses `Family` (or `ScalarFamily`, where every field and
+every target has the batch shape) directly, decorated by `@family`, and no method that is
+implemented here is overridden. Besides the abstract methods a family may offer `crps(targets)`, the
+continuous ranked probability score in closed form, one value per element.
 """
 
 import abc
@@ -23,10 +25,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_floating, check_targets
-from fisher8_jax._numerics import Scaled
+from fisher8_jax._checks import check_floating, check_same_shape, check_targets
+from fisher8_jax._numerics import Scaled, at_least_float32
 
 FamilyClass = TypeVar("FamilyClass", bound=type)
 
@@ -45,7 +48,16 @@ def family(cls: FamilyClass) -> FamilyClass:
 
 
 class Family(abc.ABC):
-    """A parametric likelihood in unconstrained coordinates with a known Fisher information."""
+    """A parametric likelihood in unconstrained coordinates with a known Fisher information.
+
+    Attributes:
+        support: which targets have a likelihood, a name that `check_support` knows.
+        shared_norms: the fields whose parameter axes share one norm in `fisher8`. Elsewhere every
+            coordinate is a quantity of its own and keeps a norm of its own.
+    """
+
+    support: ClassVar[str] = "real"
+    shared_norms: ClassVar[tuple[str, ...]] = ()
 
     fisher_depends_on: ClassVar[tuple[str, ...] | None] = None
     """The fields that `natural` reads; None for all of them. Saves memory, changes no result."""
@@ -114,6 +126,31 @@ class Family(abc.ABC):
         """`targets` as an array of shape `batch_shape + event_shape`, or an error that says why."""
         return check_targets(targets, self.batch_shape + self.event_shape)
 
+    def widen(self) -> Self:
+        """The same distribution with half-precision parameters cast to float32."""
+        return jax.tree.map(at_least_float32, self)
+
+    def prepare(self, targets: Array) -> tuple[Self, Array]:
+        """`widen()` and the checked targets as floating-point numbers of its dtype or wider."""
+        targets = self.check_targets(targets)
+        wide = self.widen()
+        dtype = jnp.result_type(*jax.tree.leaves(wide))
+        if jnp.issubdtype(targets.dtype, jnp.floating):
+            dtype = jnp.promote_types(dtype, targets.dtype)
+        return wide, targets.astype(dtype)
+
+
+class ScalarFamily(Family):
+    """A family of scalar targets: every field and every target has the batch shape."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return check_same_shape(self.parameters())
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return ()
+
 
 def array_fields(dist: Family) -> tuple[str, ...]:
     """The names of the fields that hold arrays, in order."""
@@ -124,7 +161,7 @@ def array_fields(dist: Family) -> tuple[str, ...]:
 def natural_score_by_autodiff(dist: Family, targets: Array) -> dict[str, Scaled]:
     """`dist.natural` of the gradient of `dist.nll`, for families without a closed form."""
     values, pull_back = jax.vjp(lambda d: d.nll(targets), dist)
-    (cotangent,) = pull_back(jax.numpy.ones_like(values))
+    (cotangent,) = pull_back(jnp.ones_like(values))
     natural = dist.natural(cotangent)
     return {name: Scaled(getattr(natural, name)) for name in array_fields(natural)}
 

@@ -1,0 +1,166 @@
+"""Special functions that stay accurate from the smallest to the largest arguments.
+
+Log-gamma, digamma and trigamma of a large number are differences of huge terms. What a likelihood
+needs is only what remains when the leading terms are taken away, so these functions compute the
+remainders themselves. They take the logarithm of their argument, because that is what a network
+predicts; every one of them is bounded or grows like that logarithm.
+
+    log_gamma_remainder(log x) = lgamma(x) - (x ln x - x)
+    digamma_remainder(log x)   = x (digamma(x) - ln x)        in (-1, -1/2)
+    trigamma_remainder(log x)  = x^2 trigamma(x) - x          in (1/2, 1)
+
+and, with the Bessel ratio `A(k) = I1(k) / I0(k)`,
+
+    log_bessel_i0e(log k)      = ln(I0(k)) - k
+    bessel_gap(log k)          = k (1 - A(k))
+    bessel_curvature(log k)    = k^2 A'(k) = k^2 (1 - A^2) - k A
+
+Each function's derivative with respect to `log x` is written in terms of the next one, so automatic
+derivatives never differentiate a series or a cancellation.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import digamma, gammaln, i0e, i1e, polygamma
+
+_LOG_2PI = math.log(2 * math.pi)
+
+# Above it the Stirling series are exact to 1e-13; below it nothing cancels.
+_STIRLING_LOG_X = math.log(20.0)
+
+
+@jax.custom_jvp
+def log_gamma_remainder(log_x: Array) -> Array:
+    """`lgamma(x) - (x ln x - x)` with `x = exp(log_x)`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> log_gamma_remainder(jnp.array([0.0, 50.0]))
+        Array([  1.      , -24.081062], dtype=float32)
+    """
+    is_large = log_x > _STIRLING_LOG_X
+    small = jnp.where(is_large, 0, log_x)
+    x = jnp.exp(small)
+    body = gammaln(1 + x) - small - x * (small - 1)
+    series = _odd_series(log_x, is_large, (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188))
+    return jnp.where(is_large, 0.5 * (_LOG_2PI - log_x) + series, body)
+
+
+@log_gamma_remainder.defjvp
+def _log_gamma_remainder_jvp(primals, tangents):
+    (log_x,), (tangent,) = primals, tangents
+    return log_gamma_remainder(log_x), digamma_remainder(log_x) * tangent
+
+
+@jax.custom_jvp
+def digamma_remainder(log_x: Array) -> Array:
+    """`x (digamma(x) - ln x)` with `x = exp(log_x)`, between -1 (small x) and -1/2 (large x)."""
+    is_large = log_x > _STIRLING_LOG_X
+    small = jnp.where(is_large, 0, log_x)
+    x = jnp.exp(small)
+    body = x * (digamma(1 + x) - small) - 1
+    series = _odd_series(log_x, is_large, (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132))
+    return jnp.where(is_large, series - 0.5, body)
+
+
+@digamma_remainder.defjvp
+def _digamma_remainder_jvp(primals, tangents):
+    (log_x,), (tangent,) = primals, tangents
+    value = digamma_remainder(log_x)
+    return value, (value + trigamma_remainder(log_x)) * tangent
+
+
+def trigamma_remainder(log_x: Array) -> Array:
+    """`x^2 trigamma(x) - x` with `x = exp(log_x)`, between 1 (small x) and 1/2 (large x)."""
+    is_large = log_x > _STIRLING_LOG_X
+    x = jnp.exp(jnp.where(is_large, 0, log_x))
+    body = 1 + x * (x * polygamma(1, 1 + x) - 1)
+    series = _odd_series(log_x, is_large, (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66))
+    return jnp.where(is_large, 0.5 + series, body)
+
+
+@jax.custom_jvp
+def log_bessel_i0e(log_k: Array) -> Array:
+    """`ln(I0(k)) - k` with `k = exp(log_k)`."""
+    is_large = log_k > math.log(1e8)
+    body = jnp.log(i0e(jnp.exp(jnp.where(is_large, 0, log_k))))
+    return jnp.where(is_large, -0.5 * (_LOG_2PI + log_k), body)
+
+
+@log_bessel_i0e.defjvp
+def _log_bessel_i0e_jvp(primals, tangents):
+    (log_k,), (tangent,) = primals, tangents
+    return log_bessel_i0e(log_k), -bessel_gap(log_k) * tangent
+
+
+def bessel_ratio(log_k: Array) -> Array:
+    """`I1(k) / I0(k)` with `k = exp(log_k)`: the mean resultant length of a von Mises.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> bessel_ratio(jnp.array([0.0, 80.0])).round(4)
+        Array([0.4464, 1.    ], dtype=float32)
+    """
+    return jnp.exp(log_bessel_ratio(log_k))
+
+
+def log_bessel_ratio(log_k: Array) -> Array:
+    """`ln(I1(k) / I0(k))`; `ln(k / 2)` for small k, where the ratio itself underflows."""
+    is_small, is_large = log_k < -10, log_k > math.log(1e8)
+    k = jnp.exp(jnp.where(is_small | is_large, 0, log_k))
+    body = jnp.log(i1e(k) / i0e(k))
+    return jnp.where(is_small, log_k - math.log(2), jnp.where(is_large, 0, body))
+
+
+@jax.custom_jvp
+def bessel_gap(log_k: Array) -> Array:
+    """`k (1 - A(k))`: `k` for small k, 1/2 for large k."""
+    is_large = log_k > _bessel_switch(log_k)
+    k = jnp.exp(jnp.where(is_large, 0, log_k))
+    body = k * (1 - i1e(k) / i0e(k))
+    coefficients = (1 / 2, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024)
+    return jnp.where(is_large, _inverse_series(log_k, is_large, coefficients), body)
+
+
+@bessel_gap.defjvp
+def _bessel_gap_jvp(primals, tangents):
+    (log_k,), (tangent,) = primals, tangents
+    value = bessel_gap(log_k)
+    return value, (value - bessel_curvature(log_k)) * tangent
+
+
+def bessel_curvature(log_k: Array) -> Array:
+    """`k^2 A'(k)`: `k^2 / 2` for small k, 1/2 for large k."""
+    is_large = log_k > _bessel_switch(log_k)
+    k = jnp.exp(jnp.where(is_large, 0, log_k))
+    ratio = i1e(k) / i0e(k)
+    body = k * (k * (1 - jnp.square(ratio)) - ratio)
+    coefficients = (1 / 2, 1 / 4, 3 / 8, 25 / 32, 65 / 32, 3219 / 512)
+    return jnp.where(is_large, _inverse_series(log_k, is_large, coefficients), body)
+
+
+def _bessel_switch(log_k: Array) -> float:
+    """Where the series in 1/k becomes more accurate than a difference that loses k^2 digits."""
+    return math.log(1000.0) if log_k.dtype == jnp.float64 else math.log(20.0)
+
+
+def _odd_series(log_x: Array, selected: Array, coefficients: tuple[float, ...]) -> Array:
+    """`c0/x + c1/x^3 + c2/x^5 + ...` where selected."""
+    inverse = jnp.exp(-jnp.where(selected, log_x, 1))
+    square = jnp.square(inverse)
+    total = jnp.zeros_like(inverse)
+    for coefficient in reversed(coefficients):
+        total = total * square + coefficient
+    return total * inverse
+
+
+def _inverse_series(log_x: Array, selected: Array, coefficients: tuple[float, ...]) -> Array:
+    """`c0 + c1/x + c2/x^2 + ...` where selected."""
+    inverse = jnp.exp(-jnp.where(selected, log_x, 1))
+    total = jnp.zeros_like(inverse)
+    for coefficient in reversed(coefficients):
+        total = total * inverse + coefficient
+    return total
