@@ -5,7 +5,8 @@ Three instances fix the vocabulary:
 * "log_variance": two raw outputs `mean` and `log_variance`, which are the Gaussian's own fields.
 * "soft_bounds": two raw outputs, and two *learned* bounds that are parameters of the head but do
   not depend on its input.
-* `family_link(MultivariateGaussian, mean=(3,), factor=(3, 3))`: outputs with axes of their own.
+* `family_link(MultivariateGaussian, mean=(2,), log_diagonal=(2,), off_diagonal=(1,))`: outputs
+  with axes of their own.
 """
 
 import dataclasses

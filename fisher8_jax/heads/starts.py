@@ -9,7 +9,6 @@ import optax
 from jax import Array, lax
 
 from fisher8_jax._checks import check_floating
-from fisher8_jax.families.contract import Family
 from fisher8_jax.heads.links import Link, check_link
 
 _SEARCH_STEPS = 100
@@ -51,7 +50,7 @@ def initial_outputs(link: str | Link, targets: Any) -> dict[str, np.ndarray]:
 
 def _search(link: Link, targets: Array) -> Raw:
     """Minimises the summed NLL of one constant prediction."""
-    event_ndim = len(_prediction_shape(link).event_shape)
+    event_ndim = len(_event_shape(link))
     target_shape = targets.shape[1 : targets.ndim - event_ndim]
     rows = len(targets)
     learned = {name: jnp.full(target_shape, value) for name, value in link.learned}
@@ -76,11 +75,17 @@ def _search(link: Link, targets: Array) -> Raw:
     return run(start)
 
 
-def _prediction_shape(link: Link) -> Family:
-    """One prediction of the link without any target axes, as shapes."""
-    outputs = {name: jnp.zeros(axes) for name, axes in link.outputs}
-    learned = {name: jnp.full((), value) for name, value in link.learned}
-    return jax.eval_shape(lambda: link.make(**outputs, **learned))
+def _event_shape(link: Link) -> tuple[int, ...]:
+    """The shape of one target of the link, found without computing anything."""
+    shapes: list[tuple[int, ...]] = []
+
+    def trace() -> None:
+        outputs = {name: jnp.zeros(axes) for name, axes in link.outputs}
+        learned = {name: jnp.full((), value) for name, value in link.learned}
+        shapes.append(link.make(**outputs, **learned).event_shape)
+
+    jax.eval_shape(trace)
+    return shapes[0]
 
 
 def _check_finite(raw: Raw) -> None:
