@@ -83,7 +83,7 @@ def crps_by_quadrature(dist: Predictive, targets: Array) -> Array:
     """
     check_scalar(dist)
     at_target = jnp.clip(dist.cdf(targets), 0, 1)
-    nodes, weights = _crowded_nodes(_NODES)
+    nodes, weights = crowded_nodes(_NODES)
     tiny = jnp.finfo(at_target.dtype).tiny
 
     def add_node(total: Array, node: tuple[Array, Array]) -> tuple[Array, None]:
@@ -103,7 +103,7 @@ def crps_by_quadrature(dist: Predictive, targets: Array) -> Array:
     return total
 
 
-def _crowded_nodes(number: int) -> tuple[np.ndarray, np.ndarray]:
+def crowded_nodes(number: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights on [0, 1] for integrands with weak singularities at both ends."""
     nodes, weights = np.polynomial.legendre.leggauss(number)
     t = 0.5 * (nodes + 1)

@@ -57,7 +57,8 @@ class Points:
     def share(self, happened: Array) -> Array:
         """Zeros and ones of shape `batch_shape + (k,)` to be averaged; nan at a nan target."""
         missing = jnp.isnan(self.targets)[..., None]
-        return jnp.where(missing, jnp.nan, happened.astype(self.pit.dtype))
+        dtype = jnp.promote_types(self.targets.dtype, self.dist.mean.dtype)
+        return jnp.where(missing, jnp.nan, happened.astype(dtype))
 
 
 def prepare(dist: Any, targets: Any, where: Any, axis: Axis, *, scalar: bool = True) -> Points:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import jax
+import numpy as np
 from jax import Array
 
 from fisher8_jax.metrics._table import format_table
@@ -113,9 +114,12 @@ class Evaluation:
         return format_table(rows, target_names, note)
 
     def __str__(self) -> str:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self)):
-            return repr(self)
-        return self.table()
+        return self.table() if all(map(_has_values, jax.tree.leaves(self))) else repr(self)
+
+
+def _has_values(leaf: object) -> bool:
+    """False for tracers, shapes, axis numbers and whatever else JAX puts into a tree."""
+    return isinstance(leaf, np.ndarray | Array) and not isinstance(leaf, jax.core.Tracer)
 
 
 def _rows(record: Evaluation, *bounds: Evaluation | None) -> Iterator[tuple]:

@@ -9,7 +9,7 @@ faster and safer than the general way:
 * `is_finite()`, which elements are sound predictions.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,6 @@ from fisher8_jax.families.contract import Family
 from fisher8_jax.families.gaussian import Gaussian
 
 
-@runtime_checkable
 class Predictive(Protocol):
     """A predicted distribution that can be scored, one per element of its batch shape."""
 
