@@ -187,7 +187,7 @@ def _take_step(network: Network, schedule: Schedule, member: Member, rows: Rows)
         gradients, member.optimizer, member.params, predict=predict, where=rows.where
     )
     params = optax.apply_updates(member.params, updates)
-    share = 1 / jnp.minimum(member.step + 1.0, _AVERAGED_STEPS)
+    share = 1 / jnp.minimum((member.step + 1).astype(jnp.float32), _AVERAGED_STEPS)
     average = optax.incremental_update(params, member.average, share)
     return member._replace(
         params=params, average=average, optimizer=optimizer, step=member.step + 1

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fisher8_jax.artifacts.archive import ArtifactError, load_artifact, save_artifact
 from fisher8_jax.artifacts.target_scaler import TargetScaler
 from fisher8_jax.ensembles.mixture import Mixture
 from fisher8_jax.estimator._checks import (
@@ -29,6 +28,7 @@ from fisher8_jax.estimator._plan import (
     steps_in_round,
 )
 from fisher8_jax.estimator._progress import progress
+from fisher8_jax.estimator._saving import read_estimator, write_estimator
 from fisher8_jax.estimator._scaling import in_front, input_moments, scaled, unscaled
 from fisher8_jax.estimator._training import (
     Folds,
@@ -44,7 +44,6 @@ from fisher8_jax.estimator._training import (
 # Predictions are made in blocks of one shape: one compiled program, and a row's prediction does not
 # depend on the rows beside it.
 _BLOCK = 256
-_KIND = "Fisher8Regressor"
 
 
 class Fisher8Regressor(RegressorMixin, BaseEstimator):
@@ -212,44 +211,12 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Writes the fitted estimator to one file without pickle; `load` reads it."""
         check_is_fitted(self)
-        params = self.get_params()
-        if not isinstance(params["random_state"], int | np.integer):
-            params["random_state"] = None
-        config = {
-            "kind": _KIND,
-            "settings": _plain(params),
-            "target_shape": list(self.target_shape_),
-            "n_iter": self.n_iter_,
-            "feature_names": _plain(getattr(self, "feature_names_in_", None)),
-        }
-        trees = {
-            "params": self.params_,
-            "scaler": self.scaler_,
-            "inputs": {"shift": self.input_shift_, "scale": self.input_scale_},
-            "held_out_nll": self.held_out_nll_,
-        }
-        save_artifact(path, trees, config=config)
+        write_estimator(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The estimator that `save` wrote; it predicts the same numbers."""
-        artifact = load_artifact(path)
-        config = artifact.config
-        if not isinstance(config, dict) or config.get("kind") != _KIND:
-            raise ArtifactError(f"{str(path)!r} holds another model than a {_KIND}.")
-        estimator = cls(**config["settings"])
-        trees = artifact.trees
-        estimator.params_ = trees["params"]
-        estimator.scaler_ = TargetScaler(**trees["scaler"])
-        estimator.input_shift_ = trees["inputs"]["shift"]
-        estimator.input_scale_ = trees["inputs"]["scale"]
-        estimator.held_out_nll_ = trees["held_out_nll"]
-        estimator.target_shape_ = tuple(config["target_shape"])
-        estimator.n_iter_ = config["n_iter"]
-        estimator.n_features_in_ = len(estimator.input_shift_)
-        if config["feature_names"] is not None:
-            estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-        return estimator
+        return read_estimator(cls, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -334,12 +301,3 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
             values = readout(predict_mixture(network, self.params_, padded))
             parts.append([np.asarray(value, np.float64)[: len(block)] for value in values])
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
-
-
-def _plain(value: Any) -> Any:
-    """`value` in JSON's own types."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -17,6 +17,7 @@ import pytest
 
 from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import ArtifactError, TargetScaler, load_artifact, save_artifact
+from fisher8_jax.calibration import VarianceScaling
 
 TREES = {
     "params": {
@@ -165,3 +166,15 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
         process.communicate(timeout=60)
     artifact = load_artifact(path)
     np.testing.assert_array_equal(artifact.trees["a"], artifact.config["n"])
+
+
+def test_a_calibrator_is_saved_with_its_model(tmp_path):
+    dist = Gaussian(jnp.zeros(50, jnp.float32), jnp.zeros(50, jnp.float32))
+    targets = 2 * jax.random.normal(jax.random.key(0), (50,), jnp.float32)
+    calibrator = VarianceScaling.fit(dist, targets)
+    save_artifact(tmp_path / "model", {"calibrator": calibrator, "params": {"w": jnp.ones(2)}})
+    loaded = load_artifact(tmp_path / "model", like={"calibrator": calibrator}).trees["calibrator"]
+    assert isinstance(loaded, VarianceScaling)
+    np.testing.assert_array_equal(loaded.apply(dist).variance, calibrator.apply(dist).variance)
+    by_name = VarianceScaling(**load_artifact(tmp_path / "model").trees["calibrator"])
+    np.testing.assert_array_equal(by_name.factor, calibrator.factor)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from fisher8_jax import Gaussian
+from fisher8_jax import Gaussian, metrics
 from fisher8_jax.ensembles import Mixture, stack_members
 
 MEANS = np.array([[-1.0, 0.0, 2.0, 5.0], [0.5, 0.0, 2.5, -5.0], [0.2, 0.1, 9.0, 0.0]])
@@ -134,3 +134,10 @@ def test_mistakes_are_named():
         mixture().quantile(1.5)
     with pytest.raises(ValueError, match="`targets` must have the shape of the predictions"):
         mixture().nll(jnp.zeros(3))
+
+
+def test_metrics_score_a_mixture():
+    ours = metrics.nll(mixture(), TARGETS)
+    np.testing.assert_allclose(ours, mixture().nll(TARGETS).mean(), rtol=1e-12)
+    errors = np.asarray(TARGETS) - MEANS.mean(0)
+    np.testing.assert_allclose(metrics.rmse(mixture(), TARGETS), np.sqrt((errors**2).mean()))

@@ -160,6 +160,14 @@ def test_save_and_load_without_pickle(fitted, tmp_path):
         Fisher8Regressor.load(tmp_path / "other")
 
 
+def test_64_bit_mode_and_strict_ranks_change_nothing(fitted):
+    inputs, targets = make_data()
+    with jax.enable_x64(True), jax.numpy_rank_promotion("raise"):
+        model = fit().fit(inputs, targets)
+        mean = model.predict(inputs)
+    np.testing.assert_allclose(mean, fitted.predict(inputs), rtol=2e-3)
+
+
 def test_large_offsets_lose_nothing():
     inputs, targets = make_data()
     model = fit().fit(inputs * 1e-6 + 1e6, targets + 1e9)
