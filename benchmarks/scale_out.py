@@ -36,11 +36,11 @@ def run(args: argparse.Namespace) -> int:
     from benchmarks.scale_out_programs import PROGRAMS, collectives_of
 
     found = {name: collectives_of(name, tuple(args.hidden)) for name in PROGRAMS}
-    table = Table("program", "collectives", "of them scalars or vectors per target", "bytes")
+    table = Table("program", "arrays sent", "bytes besides the gradients", "bytes in all")
     for name, collectives in found.items():
         small = sum(c.bytes for c in collectives if c.elements <= 8)
         total = sum(c.bytes for c in collectives)
-        table.add_row(name, str(len(collectives)), f"{small} bytes", str(total))
+        table.add_row(name, str(len(collectives)), str(small), str(total))
     console.print(table)
     extra = len(found["Fisher8, KL radius"]) - len(found["plain NLL"])
     console.print(_model_table(args, max(extra, 0)))
