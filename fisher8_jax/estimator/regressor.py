@@ -82,7 +82,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, (200, 1))
         >>> y = X[:, 0] + (0.1 + 0.2 * (X[:, 0] > 0)) * rng.normal(size=200)
-        >>> model = Fisher8Regressor(n_members=2, max_steps=300, random_state=0).fit(X, y)
+        >>> model = Fisher8Regressor(n_members=2, max_steps=2000, random_state=0).fit(X, y)
         >>> mean, std = model.predict([[-0.5], [0.5]], return_std=True)
         >>> bool(std[0] < 0.2 < std[1])
         True
