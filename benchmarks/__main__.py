@@ -25,6 +25,8 @@ COMMANDS = {
     "radius": Command("benchmarks.radius", "The KL radius beside tuned learning rates."),
     "rotated_mnist": Command("benchmarks.rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": Command("benchmarks.weak_lensing", "Two cosmological parameters from maps."),
+    "estimator": Command("benchmarks.estimator", "The estimator beside gradient boosting, UCI."),
+    "scale_out": Command("benchmarks.scale_out", "What many devices send each other."),
     "speed": Command("benchmarks.speed", "The UCI sweep against PyTorch and the hardware."),
     "families": Command("benchmarks.families", "Recovery of every family beside tuned Adam."),
     "dense": Command("benchmarks.dense", "Disparity of every pixel of a stereo pair."),

@@ -1,0 +1,107 @@
+"""The estimator with default settings on the UCI sets, beside NGBoost and gradient boosting.
+
+Every cell (model, set) becomes one file in the results folder: the scores of its splits and the
+seconds they took. It is written again after every split, and a second start goes on there. The
+table at the end compares them with the best figures that the paper prints for Adam, over all
+methods and learning rates.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.console import console, progress
+from benchmarks.data_dir import DataUnavailableError, add_data_argument
+from benchmarks.estimator_table import print_tables
+from benchmarks.store import DEFAULT_RESULTS, Store
+from benchmarks.uci_data import DATASETS, default_cache_dir, prepare
+from benchmarks.uci_plan import SPLITS, check_names
+from benchmarks.workers import Report, default_workers, run_jobs
+
+MODELS = ("fisher8", "gradient_boosting", "ngboost")
+
+
+class Job(NamedTuple):
+    """One model on all splits of one set."""
+
+    model: str
+    dataset: str
+    splits: int
+    seed: int
+    data: Path
+    results: Path
+
+    @property
+    def cell(self) -> str:
+        """The name in the store."""
+        return f"estimator/{self.dataset}-{self.model}"
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What defines the cell."""
+        return {name: getattr(self, name) for name in ("model", "dataset", "seed")}
+
+    @property
+    def command(self) -> str:
+        """The shortest command that computes it."""
+        seed = "" if self.seed == 0 else f" --seed {self.seed}"
+        names = f"--models {self.model} --datasets {self.dataset}"
+        return f"python -m benchmarks estimator {names}{seed}"
+
+    def done(self) -> int:
+        """The number of splits that the store already has."""
+        result = Store(self.results).read(self.cell, self.spec)
+        return 0 if result is None else len(result["rmse"])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The choice of cells, and where things are."""
+    add_data_argument(parser)
+    parser.add_argument("--models", nargs="+", default=["all"], help=", ".join(MODELS))
+    parser.add_argument("--datasets", nargs="+", default=["all"], help=", ".join(DATASETS))
+    parser.add_argument("--splits", type=int, default=SPLITS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS)
+    parser.add_argument("--cache-dir", type=Path, default=None, help="fast copies of the data")
+    parser.add_argument("--workers", type=int, default=None, help="default: one per core on CPU")
+    parser.add_argument("--table", action="store_true", help="only print what is there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs what is missing and prints the table."""
+    store = Store(args.results)
+    if not args.table:
+        try:
+            jobs = make_jobs(args)
+        except (DataUnavailableError, ValueError) as error:
+            console.print(f"[red]{error}[/red]")
+            return 1
+        missing = [job for job in jobs if job.done() < job.splits]
+        began = time.perf_counter()
+        work = sum(job.splits - job.done() for job in missing)
+        with progress("Estimators, splits", work) as report:
+            run_jobs(run_job, missing, workers=args.workers or default_workers(), report=report)
+        console.print(f"{len(missing)} cells in {time.perf_counter() - began:.0f} s.")
+    return print_tables(store)
+
+
+def make_jobs(args: argparse.Namespace) -> list[Job]:
+    """Jobs, the sets that take longest last."""
+    datasets = check_names("datasets", args.datasets, tuple(DATASETS))
+    models = check_names("models", args.models, MODELS)
+    if not 1 <= args.splits <= SPLITS:
+        raise ValueError(f"`--splits` must lie between 1 and {SPLITS}, got {args.splits}.")
+    paths = prepare(datasets, args.data_dir, args.cache_dir or default_cache_dir())
+    return [
+        Job(model, dataset, args.splits, args.seed, paths[dataset], args.results)
+        for model in models
+        for dataset in datasets
+    ]
+
+
+def run_job(job: Job, report: Report) -> None:
+    """Runs in a worker; only there the models are imported."""
+    from benchmarks import estimator_jobs
+
+    estimator_jobs.run_job(job, report)

@@ -1,0 +1,1 @@
+"""Short complete programs; the documentation shows them and the tests run them."""

@@ -1,0 +1,52 @@
+"""Fisher8 with the KL radius in Flax Linen, with its TrainState."""
+
+import flax.linen as nn
+import jax
+import optax
+from flax.training.train_state import TrainState
+
+from examples.data import make_data
+from fisher8_jax.heads.linen import DistributionHead
+from fisher8_jax.transforms import scale_by_kl_radius
+
+
+class Network(nn.Module):
+    @nn.compact
+    def __call__(self, inputs, *, correct=False):
+        features = nn.silu(nn.Dense(32)(inputs))
+        return DistributionHead()(features, correct=correct)
+
+
+@jax.jit
+def train_step(state, inputs, targets):
+    def loss(params):
+        return state.apply_fn(params, inputs, correct=True).nll(targets).mean()
+
+    value, gradients = jax.value_and_grad(loss)(state.params)
+    # TrainState.apply_gradients does not forward `predict`, so its two lines are written out.
+    updates, opt_state = state.tx.update(
+        gradients, state.opt_state, state.params, predict=lambda p: state.apply_fn(p, inputs)
+    )
+    params = optax.apply_updates(state.params, updates)
+    return state.replace(step=state.step + 1, params=params, opt_state=opt_state), value
+
+
+def main(steps: int = 200) -> tuple[float, float]:
+    """Trains and returns the first and the last NLL."""
+    inputs, targets = make_data()
+    network = Network()
+    radius = scale_by_kl_radius(optax.polynomial_schedule(0.01, 0.0, 2, steps))
+    state = TrainState.create(
+        apply_fn=network.apply,
+        params=network.init(jax.random.key(0), inputs),
+        tx=optax.chain(optax.adam(1.0), radius),
+    )
+    values = []
+    for _ in range(steps):
+        state, value = train_step(state, inputs, targets)
+        values.append(float(value))
+    return values[0], values[-1]
+
+
+if __name__ == "__main__":
+    print("NLL {:.3f} -> {:.3f}".format(*main()))

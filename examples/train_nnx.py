@@ -1,0 +1,43 @@
+"""Fisher8 with the KL radius in Flax NNX."""
+
+import jax
+import optax
+from flax import nnx
+
+from examples.data import make_data
+from fisher8_jax.heads.nnx import DistributionHead
+from fisher8_jax.transforms import scale_by_kl_radius
+
+
+class Network(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.hidden = nnx.Linear(2, 32, rngs=rngs)
+        self.head = DistributionHead(32, rngs=rngs)
+
+    def __call__(self, inputs, *, correct=False):
+        return self.head(jax.nn.silu(self.hidden(inputs)), correct=correct)
+
+
+@nnx.jit
+def train_step(model, optimizer, inputs, targets):
+    def loss(model):
+        return model(inputs, correct=True).nll(targets).mean()
+
+    graph = nnx.split(model, nnx.Param)[0]
+    value, gradients = nnx.value_and_grad(loss)(model)
+    optimizer.update(model, gradients, predict=lambda p: nnx.merge(graph, p)(inputs))
+    return value
+
+
+def main(steps: int = 200) -> tuple[float, float]:
+    """Trains and returns the first and the last NLL."""
+    inputs, targets = make_data()
+    model = Network(nnx.Rngs(0))
+    radius = scale_by_kl_radius(optax.polynomial_schedule(0.01, 0.0, 2, steps))
+    optimizer = nnx.Optimizer(model, optax.chain(optax.adam(1.0), radius), wrt=nnx.Param)
+    values = [float(train_step(model, optimizer, inputs, targets)) for _ in range(steps)]
+    return values[0], values[-1]
+
+
+if __name__ == "__main__":
+    print("NLL {:.3f} -> {:.3f}".format(*main()))

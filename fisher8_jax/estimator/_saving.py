@@ -1,0 +1,63 @@
+"""A fitted estimator as one artifact, and back."""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fisher8_jax.artifacts.archive import ArtifactError, load_artifact, save_artifact
+from fisher8_jax.artifacts.target_scaler import TargetScaler
+
+Estimator = TypeVar("Estimator")
+
+_KIND = "Fisher8Regressor"
+
+
+def write_estimator(estimator: Any, path: str | Path) -> None:
+    """Writes settings and everything that was fitted."""
+    settings = estimator.get_params()
+    if not isinstance(settings["random_state"], int | np.integer):
+        settings["random_state"] = None  # a generator has moved on since the fit
+    config = {
+        "kind": _KIND,
+        "settings": _plain(settings),
+        "target_shape": list(estimator.target_shape_),
+        "n_iter": estimator.n_iter_,
+        "feature_names": _plain(getattr(estimator, "feature_names_in_", None)),
+    }
+    trees = {
+        "params": estimator.params_,
+        "scaler": estimator.scaler_,
+        "inputs": {"shift": estimator.input_shift_, "scale": estimator.input_scale_},
+        "held_out_nll": estimator.held_out_nll_,
+    }
+    save_artifact(path, trees, config=config)
+
+
+def read_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
+    """The estimator of class `cls` in a file."""
+    artifact = load_artifact(path)
+    config, trees = artifact.config, artifact.trees
+    if not isinstance(config, dict) or config.get("kind") != _KIND:
+        raise ArtifactError(f"{str(path)!r} holds another model than a {_KIND}.")
+    estimator: Any = cls(**config["settings"])
+    estimator.params_ = trees["params"]
+    estimator.scaler_ = TargetScaler(**trees["scaler"])
+    estimator.input_shift_ = trees["inputs"]["shift"]
+    estimator.input_scale_ = trees["inputs"]["scale"]
+    estimator.held_out_nll_ = trees["held_out_nll"]
+    estimator.target_shape_ = tuple(config["target_shape"])
+    estimator.n_iter_ = config["n_iter"]
+    estimator.n_features_in_ = len(estimator.input_shift_)
+    if config["feature_names"] is not None:
+        estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    return estimator
+
+
+def _plain(value: Any) -> Any:
+    """`value` in JSON's own types."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,76 @@
+"""What both heads do after their linear layers, and how they check what they are given."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from fisher8_jax._checks import check_floating
+from fisher8_jax._fisher8 import fisher8
+from fisher8_jax._numerics import at_least_float32
+from fisher8_jax.families.contract import Family
+from fisher8_jax.heads.links import Link
+
+Shape = tuple[int, ...]
+
+
+def output_shapes(link: Link, target_shape: Shape) -> dict[str, Shape]:
+    """The shape of every raw output for one row of features."""
+    return {name: (*target_shape, *axes) for name, axes in link.outputs}
+
+
+def output_biases(
+    link: Link, target_shape: Shape, initial: Mapping[str, Any] | None
+) -> dict[str, np.ndarray]:
+    """The first bias of every output: zeros, or `initial` by name, flat."""
+    shapes, initial = output_shapes(link, target_shape), initial or {}
+    unknown = sorted(set(initial) - set(shapes))
+    if unknown:
+        raise ValueError(
+            f"`initial` names {unknown[0]!r}, but the raw outputs of this link are "
+            f"{', '.join(shapes)}. Make it with `initial_outputs(link, targets)`."
+        )
+    return {
+        name: np.broadcast_to(np.asarray(initial.get(name, 0.0), np.float32), shape).reshape(-1)
+        for name, shape in shapes.items()
+    }
+
+
+def flat_sizes(link: Link, target_shape: Shape) -> dict[str, int]:
+    """The width of every linear layer."""
+    return {name: math.prod(shape) for name, shape in output_shapes(link, target_shape).items()}
+
+
+def make_distribution(
+    link: Link,
+    target_shape: Shape,
+    features: Array,
+    layers: Mapping[str, Callable[[Array], Array]],
+    learned: Mapping[str, Array],
+    *,
+    severed: bool,
+) -> Family:
+    """Applies one linear layer per output, in at least float32, and the link."""
+    features = at_least_float32(check_floating("features", features))
+    location = link.names[0]
+    raw = {}
+    for name, shape in output_shapes(link, target_shape).items():
+        inputs = lax.stop_gradient(features) if severed and name != location else features
+        raw[name] = layers[name](inputs).reshape(*features.shape[:-1], *shape)
+    return link.make(**raw, **{name: jnp.asarray(value) for name, value in learned.items()})
+
+
+def correct_if(
+    correct: bool, dist: Family, axis: int | tuple[int, ...], where: Array | None
+) -> Family:
+    """`fisher8(dist)` if the caller asked for it."""
+    if not correct:
+        if where is not None:
+            raise ValueError(
+                "`where` has no effect without `correct=True`: give the mask to the loss instead."
+            )
+        return dist
+    return fisher8(dist, axis=axis, where=where)

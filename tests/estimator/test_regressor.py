@@ -1,0 +1,215 @@
+"""The regressor: what it learns, what it promises, and what a user may do wrong."""
+
+import pickle
+
+import jax
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fisher8_jax.artifacts import ArtifactError, save_artifact
+from fisher8_jax.estimator import Fisher8Regressor
+from fisher8_jax.estimator._training import train_chunk
+
+# One shape for nearly all tests, so that they share one compiled program.
+ROWS, SETTINGS = 240, {"n_members": 2, "max_steps": 2000, "hidden_layer_sizes": (16,)}
+
+
+@pytest.fixture(autouse=True)
+def default_jax():
+    """The estimator as users run it, in 32 bits and with rank promotion."""
+    with jax.enable_x64(False), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def make_data(seed=0, rows=ROWS):
+    rng = np.random.default_rng(seed)
+    inputs = rng.uniform(-1, 1, (rows, 2))
+    std = 0.05 + 0.25 * (inputs[:, 0] > 0)
+    return inputs, 100 + 3 * (inputs[:, 0] + inputs[:, 1] ** 2 + std * rng.normal(size=rows))
+
+
+def fit(**settings):
+    return Fisher8Regressor(**(SETTINGS | {"random_state": 0} | settings))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with jax.enable_x64(False), jax.numpy_rank_promotion("allow"):
+        return fit().fit(*make_data())
+
+
+def test_it_learns_the_mean_and_where_the_noise_is(fitted):
+    inputs, targets = make_data(seed=1, rows=1000)
+    assert fitted.score(inputs, targets) > 0.8
+    _, std = fitted.predict([[-0.5, 0.0], [0.5, 0.0]], return_std=True)
+    # The truth is 0.15 and 0.9.
+    assert 0.05 < std[0] < 0.4 < 0.6 < std[1] < 1.3
+
+
+def test_intervals_cover(fitted):
+    inputs, targets = make_data(seed=2, rows=2000)
+    low, high = fitted.predict_interval(inputs, coverage=0.8)
+    # A little wide where the noise is small: the step of its size is smoothed.
+    assert 0.75 < np.mean((low < targets) & (targets < high)) < 0.92
+    wider = fitted.predict_interval(inputs[:5], coverage=0.99)
+    assert (wider[0] < low[:5]).all()
+    assert (wider[1] > high[:5]).all()
+
+
+def test_the_parts_of_the_variance_add_up(fitted):
+    inputs, _ = make_data(seed=1, rows=7)
+    aleatoric, epistemic = fitted.predict_uncertainty(inputs)
+    _, std = fitted.predict(inputs, return_std=True)
+    np.testing.assert_allclose(aleatoric + epistemic, std**2, rtol=1e-5)
+    mixture = fitted.predict_distribution(inputs)
+    np.testing.assert_allclose(mixture.mean, fitted.predict(inputs), rtol=1e-6)
+    np.testing.assert_allclose(mixture.variance, std**2, rtol=1e-4)
+
+
+def test_nll_is_that_of_the_mixture_and_nan_where_missing(fitted):
+    inputs, targets = make_data(seed=1, rows=7)
+    values = fitted.nll(inputs, np.where(np.arange(7) == 2, np.nan, targets))
+    expected = fitted.predict_distribution(inputs).nll(targets.astype(np.float32))
+    np.testing.assert_allclose(np.delete(values, 2), np.delete(expected, 2), rtol=2e-3, atol=2e-3)
+    assert np.isnan(values[2])
+    assert np.isnan(values).sum() == 1
+
+
+def test_random_state_decides(fitted):
+    inputs, targets = make_data()
+    again, other = fit().fit(inputs, targets), fit(random_state=1).fit(inputs, targets)
+    np.testing.assert_array_equal(again.predict(inputs), fitted.predict(inputs))
+    assert np.abs(other.predict(inputs) - fitted.predict(inputs)).max() > 1e-3
+
+
+def test_all_fits_of_one_shape_share_one_program(fitted):
+    before = train_chunk._cache_size()
+    fit(random_state=5, max_kl=0.001).fit(*make_data(seed=3))
+    assert train_chunk._cache_size() == before
+
+
+def test_a_prediction_does_not_depend_on_the_rows_beside_it(fitted):
+    inputs, _ = make_data(seed=1, rows=700)
+    np.testing.assert_array_equal(fitted.predict(inputs)[650:653], fitted.predict(inputs[650:653]))
+
+
+def test_early_stopping_restores_the_best_parameters():
+    """On pure noise the best network is the first one; training on must not count."""
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.normal(size=(ROWS, 2)), rng.normal(size=ROWS)
+    model = fit(patience=0.2, max_kl=0.1).fit(inputs, targets)
+    assert model.n_iter_ < 2000
+    fresh = rng.normal(size=(1000, 2)), rng.normal(size=1000)
+    entropy = 0.5 * np.log(2 * np.pi * np.e)
+    assert np.mean(model.nll(*fresh)) < entropy + 0.15
+    # The best held-out NLL is that of the parameters that were kept.
+    assert (model.held_out_nll_ < entropy + 0.3).all()
+
+
+def test_several_targets_with_missing_ones():
+    inputs, first = make_data()
+    targets = np.stack([first, 5 - inputs[:, 1]], axis=1)
+    targets[::3, 0] = np.nan
+    model = fit().fit(inputs, targets)
+    fresh, truth = make_data(seed=1, rows=500)
+    mean = model.predict(fresh)
+    assert mean.shape == (500, 2)
+    assert np.corrcoef(mean[:, 0], truth)[0, 1] > 0.85
+    assert np.corrcoef(mean[:, 1], -fresh[:, 1])[0, 1] > 0.95
+    low, high = model.predict_interval(fresh)
+    assert low.shape == high.shape == (500, 2)
+
+
+def test_rows_without_weight_do_not_count():
+    inputs, targets = make_data()
+    weights = np.where(np.arange(ROWS) % 4 == 0, 0.0, 1.0)
+    spoiled = np.where(weights == 0, 1e6, targets)
+    model = fit().fit(inputs, spoiled, sample_weight=weights)
+    assert model.score(*make_data(seed=1)) > 0.75
+    doubled = fit().fit(inputs, spoiled, sample_weight=2 * weights)
+    np.testing.assert_allclose(doubled.predict(inputs), model.predict(inputs), rtol=1e-4)
+
+
+def test_it_is_an_estimator_like_others(fitted):
+    inputs, targets = make_data()
+    copy = clone(fitted).set_params(max_kl=0.01)
+    assert copy.get_params()["max_kl"] == 0.01
+    assert not hasattr(copy, "params_")
+    thawed = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(thawed.predict(inputs), fitted.predict(inputs))
+    pipeline = make_pipeline(StandardScaler(), fit()).fit(inputs, targets)
+    np.testing.assert_allclose(pipeline.predict(inputs), fitted.predict(inputs), rtol=1e-3)
+    search = GridSearchCV(fit(max_steps=100), {"max_kl": [0.01, 0.03]}, cv=2).fit(inputs, targets)
+    assert search.best_score_ > 0
+
+
+def test_save_and_load_without_pickle(fitted, tmp_path):
+    inputs, targets = make_data()
+    fitted.save(tmp_path / "model.f8")
+    loaded = Fisher8Regressor.load(tmp_path / "model.f8")
+    np.testing.assert_array_equal(loaded.predict(inputs), fitted.predict(inputs))
+    np.testing.assert_array_equal(loaded.nll(inputs, targets), fitted.nll(inputs, targets))
+    assert loaded.get_params() == fitted.get_params() | {"hidden_layer_sizes": [16]}
+    assert clone(loaded).fit(inputs, targets).n_iter_ == fitted.n_iter_
+    save_artifact(tmp_path / "other", {"a": np.zeros(1)}, config={"kind": "other"})
+    with pytest.raises(ArtifactError, match="holds another model than a Fisher8Regressor"):
+        Fisher8Regressor.load(tmp_path / "other")
+
+
+def test_64_bit_mode_and_strict_ranks_change_nothing(fitted):
+    inputs, targets = make_data()
+    with jax.enable_x64(True), jax.numpy_rank_promotion("raise"):
+        model = fit().fit(inputs, targets)
+        mean = model.predict(inputs)
+    np.testing.assert_allclose(mean, fitted.predict(inputs), rtol=2e-3)
+
+
+def test_large_offsets_lose_nothing():
+    inputs, targets = make_data()
+    model = fit().fit(inputs * 1e-6 + 1e6, targets + 1e9)
+    mean = model.predict(inputs * 1e-6 + 1e6)
+    assert np.corrcoef(mean - 1e9, targets)[0, 1] > 0.9
+
+
+def test_constant_targets_are_predicted():
+    inputs, _ = make_data()
+    mean, std = fit().fit(inputs, np.full(ROWS, 7.0)).predict(inputs, return_std=True)
+    np.testing.assert_allclose(mean, 7.0, atol=0.1)
+    assert np.isfinite(std).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_members": 0}, "`n_members` must be an integer of at least 1, got 0"),
+        ({"max_kl": -1.0}, "`max_kl` must lie between 0 and inf, got -1.0"),
+        ({"max_steps": "many"}, "`max_steps` must be a positive integer or 'auto', got 'many'"),
+        ({"batch_size": 2.5}, "`batch_size` must be an integer"),
+        ({"validation_fraction": 1}, "`validation_fraction` must lie between 0 and 1"),
+        ({"patience": 0}, "`patience` must lie between 0"),
+        ({"hidden_layer_sizes": 1.5}, "`hidden_layer_sizes` must be an integer or a sequence"),
+        ({"hidden_layer_sizes": (8, 0)}, "`hidden_layer_sizes` must be an integer of at least 1"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        fit(**settings).fit(*make_data())
+
+
+def test_bad_data_is_named(fitted):
+    inputs, targets = make_data()
+    with pytest.raises(ValueError, match="Column 1 of `y` has no target with a positive weight"):
+        fit().fit(inputs, np.stack([targets, np.full(ROWS, np.nan)], 1))
+    with pytest.raises(ValueError, match="Negative values in data"):
+        fit().fit(inputs, targets, sample_weight=-np.ones(ROWS))
+    with pytest.raises(ValueError, match="Found array with dim 3"):
+        fit().fit(inputs, targets.reshape(-1, 1, 1))
+    with pytest.raises(ValueError, match=r"`y` must have rows of shape \(\) as in `fit`"):
+        fitted.nll(inputs, targets[:, None])
+    with pytest.raises(ValueError, match="`coverage` must lie between 0 and 1, got 95"):
+        fitted.predict_interval(inputs, coverage=95)
