@@ -236,6 +236,7 @@ def student_log_normalizer(log_df: Array) -> Array:
     x = jnp.exp(jnp.where(is_large, 0, log_x))
     inverse = jnp.exp(-jnp.where(is_large, log_x, 1))
     series = 0.5 - inverse * (1 / 8 - inverse * (1 / 24 - inverse / 64))
-    entropy = jnp.where(is_large, series, x * jnp.log1p(0.5 / x))
+    # The softplus is ln(1 + 1/(2x)) with a derivative that does not overflow for tiny x.
+    entropy = jnp.where(is_large, series, x * jax.nn.softplus(-log_x - math.log(2)))
     remainders = log_gamma_remainder(log_x) - log_gamma_remainder(log_y)
     return remainders - entropy + 0.5 * (log_df - log_y + 1 + math.log(math.pi))

@@ -87,8 +87,9 @@ def test_quadratic_form_is_twice_the_divergence_of_a_small_step(name):
 def test_divergence_is_the_mean_log_ratio(name):
     case, got = report(name)
     expected = (case.probabilities * got["log_ratio"]).sum(0)
-    # The nodes do not know of a kink of the other distribution.
-    np.testing.assert_allclose(got["kl"], expected, rtol=1e-6 if case.smooth else 1e-3, atol=1e-9)
+    # The nodes do not know of a kink of the other distribution; a mixture is integrated twice.
+    rtol = 1e-5 if case.complete_data else 1e-6 if case.smooth else 1e-3
+    np.testing.assert_allclose(got["kl"], expected, rtol=rtol, atol=1e-9)
     np.testing.assert_allclose(got["kl_self"], 0, atol=1e-9)
     assert np.all(got["kl"] > 0)
 
