@@ -1,0 +1,120 @@
+"""Networks of the experiments as pure functions of a parameter tree.
+
+What the training loop needs of a network is one method:
+
+    forward(params, variables, inputs, *, key, severed, train) -> ((mean, raw), variables)
+
+`mean` and `raw` have the shape of the targets; a method's link makes a distribution of them.
+`variables` are what the network updates itself (running statistics), None if nothing. `severed`
+cuts the gradient between the scale output and everything below it. `key` feeds dropout.
+
+Initial values are drawn with NumPy at their true shapes, so that zero columns added to give several
+data sets one shape change nothing.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+Params = Any
+Variables = Any
+
+
+class Network(Protocol):
+    """What the training loop asks of a network; instances must be hashable."""
+
+    def forward(
+        self,
+        params: Params,
+        variables: Variables,
+        inputs: Array,
+        *,
+        key: Array | None,
+        severed: bool,
+        train: bool,
+    ) -> tuple[tuple[Array, Array], Variables]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Mlp:
+    """Dense layers on a shared trunk, then two linear outputs for one scalar target.
+
+    Args:
+        hidden: the widths of the hidden layers.
+        activation: applied after each of them.
+    """
+
+    hidden: tuple[int, ...]
+    activation: Callable[[Array], Array] = jax.nn.elu
+
+    def init(self, rng: np.random.Generator, features: int, padded: int | None = None) -> Params:
+        """Weights and biases uniform on +-1/sqrt(fan_in), the default of PyTorch's linear layers.
+
+        Args:
+            rng: a generator of this network's own.
+            features: the number of input columns that carry data.
+            padded: the number of columns that inputs are padded to; the added weights are zero.
+        """
+        widths = (features, *self.hidden)
+        trunk = [uniform_layer(rng, a, b) for a, b in zip(widths, widths[1:], strict=False)]
+        extra = (padded or features) - features
+        trunk[0]["w"] = np.pad(trunk[0]["w"], ((0, extra), (0, 0)))
+        return {"trunk": trunk, "head": uniform_layer(rng, widths[-1], 2)}
+
+    def features(self, params: Params, inputs: Array) -> Array:
+        """The last hidden activations."""
+        hidden = inputs
+        for layer in params["trunk"]:
+            hidden = self.activation(affine(hidden, layer))
+        return hidden
+
+    def forward(
+        self,
+        params: Params,
+        variables: Variables,
+        inputs: Array,
+        *,
+        key: Array | None = None,
+        severed: bool = False,
+        train: bool = False,
+    ) -> tuple[tuple[Array, Array], Variables]:
+        hidden = self.features(params, inputs)
+        outputs = affine(hidden, params["head"])
+        raw = affine(lax.stop_gradient(hidden), params["head"]) if severed else outputs
+        return (outputs[..., 0], raw[..., 1]), variables
+
+
+def affine(inputs: Array, layer: Params) -> Array:
+    """`inputs @ w + b`."""
+    outputs = inputs @ layer["w"]
+    return outputs + jnp.broadcast_to(layer["b"], outputs.shape)
+
+
+def uniform_layer(rng: np.random.Generator, fan_in: int, fan_out: int) -> dict[str, np.ndarray]:
+    """PyTorch's default for a linear layer."""
+    bound = 1 / math.sqrt(fan_in)
+    return {
+        "w": rng.uniform(-bound, bound, (fan_in, fan_out)).astype(np.float32),
+        "b": rng.uniform(-bound, bound, fan_out).astype(np.float32),
+    }
+
+
+def spread_over(
+    params: Params, rng: np.random.Generator, *, low: float, high: float, slope: float
+) -> Params:
+    """Gives the first layer's units slopes N(0, slope^2) and centres uniform on [low, high].
+
+    A unit `tanh(w (x - centre))` is sensitive near its centre only. With small default weights on a
+    wide domain all units are nearly linear there, and high frequencies are learned very slowly.
+    """
+    layer = params["trunk"][0]
+    weights = rng.normal(0, slope, layer["w"].shape).astype(np.float32)
+    centres = rng.uniform(low, high, layer["b"].shape).astype(np.float32)
+    first = {"w": weights, "b": -weights[0] * centres}
+    return {**params, "trunk": [first, *params["trunk"][1:]]}

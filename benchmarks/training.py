@@ -1,0 +1,228 @@
+"""The one training loop of every method and every experiment.
+
+Many trainings run at once as *lanes*: each has parameters, a learning rate, a key and a *source*,
+the index of the data set (or split) it learns from. One compiled loop runs over steps, `vmap` over
+lanes. The number of steps is not part of the program: chunks of a long training and data sets of
+different length share one. Nothing a lane computes depends on the other lanes.
+
+Batches are rows of the sources, drawn beforehand by NumPy (`shuffled_rows`), so they can be given
+to any other implementation. A method may keep values per training row (its *memory*); it is made
+from the predictions for the whole source at the start of every epoch and is None for all others.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array, lax
+
+from benchmarks.methods import Batch, Method
+from benchmarks.networks import Network, Params, Variables
+from fisher8_jax import Family
+
+OptimizerOf = Callable[[Array], optax.GradientTransformation]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Everything that is fixed while compiling.
+
+    Args:
+        network: see `benchmarks.networks`.
+        method: see `benchmarks.methods`.
+        optimizer: an Optax transformation from a learning rate, which is traced.
+    """
+
+    network: Network
+    method: Method
+    optimizer: OptimizerOf
+
+    def predict(
+        self,
+        params: Params,
+        variables: Variables,
+        inputs: Array,
+        key: Array | None = None,
+        train: bool = False,
+    ) -> tuple[Family, Variables]:
+        """The distribution that a network predicts, and its updated variables."""
+        severed = self.method.severs_trunk
+        outputs, variables = self.network.forward(
+            params, variables, inputs, key=key, severed=severed, train=train
+        )
+        return self.method.link(*outputs), variables
+
+    def full_optimizer(self, learning_rate: Array) -> optax.GradientTransformationExtraArgs:
+        """The optimiser with what the method adds at its end."""
+        return optax.with_extra_args_support(
+            self.method.wrap_optimizer(self.optimizer(learning_rate))
+        )
+
+
+class Sources(NamedTuple):
+    """Training sets, one per entry of the first axis, padded to the same number of rows."""
+
+    inputs: Array
+    targets: Array
+
+
+class Lanes(NamedTuple):
+    """What is constant along a lane's training; every leaf has the lanes as first axis."""
+
+    source: Array
+    learning_rate: Array
+    key: Array
+
+
+class Schedule(NamedTuple):
+    """What happens at each step; every leaf has the steps as first axis."""
+
+    rows: Array  # (steps, sources, batch)
+    new_epoch: Array  # (steps,), True where memories are refreshed
+    rate_factor: Array  # (steps,), multiplies every lane's learning rate
+
+    def chunk(self, first: int, length: int) -> tuple["Schedule", int]:
+        """Steps from `first` on, filled up to `length`, and how many of them are to be run."""
+        part = Schedule(*(np.asarray(leaf[first : first + length]) for leaf in self))
+        steps = len(part.rows)
+        fill = [(0, length - steps)]
+        padded = (np.pad(leaf, fill + [(0, 0)] * (leaf.ndim - 1)) for leaf in part)
+        return Schedule(*padded), steps
+
+
+class TrainState(NamedTuple):
+    """What changes; every leaf has the lanes as first axis, except the number of steps done."""
+
+    params: Params
+    variables: Variables
+    optimizer: Any
+    memory: Any
+    step: Array
+
+
+def start(recipe: Recipe, params: Params, variables: Variables, lanes: Lanes) -> TrainState:
+    """The state before the first step, from stacked initial parameters."""
+    params = jax.tree.map(jnp.asarray, params)
+    optimizer = _start_optimizer(recipe, params, lanes.learning_rate)
+    return TrainState(params, variables, optimizer, None, jnp.zeros((), jnp.int32))
+
+
+def train(
+    recipe: Recipe,
+    state: TrainState,
+    sources: Sources,
+    lanes: Lanes,
+    schedule: Schedule,
+    steps: int | None = None,
+) -> tuple[TrainState, Array]:
+    """Runs the first `steps` of `schedule` (all of them by default) in one compiled call.
+
+    The memory of `state` is given up to the result: keep no reference to it.
+
+    Returns:
+        The new state, and the training loss of every step and lane, nan for steps not run.
+    """
+    steps = len(schedule.rows) if steps is None else steps
+    if state.memory is None and recipe.method.remember is not None:
+        memory = _first_memory(recipe, state.params, state.variables, sources, lanes.source)
+        state = state._replace(memory=memory)
+    return _train(recipe, state, sources, lanes, schedule, jnp.asarray(steps, jnp.int32))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _start_optimizer(recipe: Recipe, params: Params, learning_rate: Array) -> Any:
+    return jax.vmap(lambda p, rate: recipe.full_optimizer(rate).init(p))(params, learning_rate)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _first_memory(recipe, params, variables, sources, source):
+    def of_lane(params, variables, index):
+        dist, _ = recipe.predict(params, variables, sources.inputs[index])
+        return recipe.method.remember(dist, None)
+
+    return jax.vmap(of_lane)(params, variables, source)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _train(recipe, state, sources, lanes, schedule, steps):
+    step = jax.vmap(functools.partial(_step, recipe, sources), in_axes=(0, 0, None, None))
+
+    def body(index, carry):
+        state, losses = carry
+        now = jax.tree.map(lambda leaf: leaf[index], schedule)
+        state = _refresh(recipe, state, sources, lanes, now.new_epoch)
+        leaves = (state.params, state.variables, state.optimizer, state.memory)
+        leaves, loss = step(leaves, lanes, now, state.step)
+        return TrainState(*leaves, state.step + 1), losses.at[index].set(loss)
+
+    losses = jnp.full((len(schedule.rows), len(lanes.source)), jnp.nan)
+    return lax.fori_loop(0, steps, body, (state, losses))
+
+
+def _refresh(recipe, state, sources, lanes, new_epoch):
+    remember = recipe.method.remember
+    if remember is None:
+        return state
+
+    def of_lane(params, variables, memory, index):
+        dist, _ = recipe.predict(params, variables, sources.inputs[index])
+        return remember(dist, memory)
+
+    def fresh(memory):
+        return jax.vmap(of_lane)(state.params, state.variables, memory, lanes.source)
+
+    return state._replace(memory=lax.cond(new_epoch, fresh, lambda memory: memory, state.memory))
+
+
+def _step(recipe, sources, leaves, lane, now, step):
+    """One step of one lane."""
+    params, variables, optimizer_state, memory = leaves
+    rows = now.rows[lane.source]
+    key = jax.random.fold_in(lane.key, step)
+    batch = Batch(
+        inputs=sources.inputs[lane.source, rows],
+        targets=sources.targets[lane.source, rows],
+        memory=jax.tree.map(lambda leaf: leaf[rows], memory),
+        key=key,
+    )
+
+    def loss_of(params):
+        dist, new_variables = recipe.predict(params, variables, batch.inputs, key, True)
+        return recipe.method.loss(dist, batch).mean(), new_variables
+
+    def predict(params):
+        return recipe.predict(params, variables, batch.inputs, key, True)[0]
+
+    (loss, new_variables), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
+    optimizer = recipe.full_optimizer(lane.learning_rate * now.rate_factor)
+    extra = recipe.method.optimizer_arguments(predict, batch)
+    updates, optimizer_state = optimizer.update(gradients, optimizer_state, params, **extra)
+    params = optax.apply_updates(params, updates)
+    return (params, new_variables, optimizer_state, memory), loss
+
+
+def shuffled_rows(
+    rng: np.random.Generator, rows: int, *, batch: int, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers (steps, batch) from shuffled epochs without their partial batch.
+
+    Returns:
+        The rows, and for each step whether it begins an epoch.
+    """
+    if rows < batch:
+        raise ValueError(f"`batch` must not exceed the {rows} training rows, got {batch}.")
+    per_epoch = rows // batch
+    epochs = -(-steps // per_epoch)
+    shuffled = [rng.permutation(rows)[: per_epoch * batch] for _ in range(epochs)]
+    order = np.concatenate(shuffled).reshape(-1, batch)[:steps].astype(np.int32)
+    return order, np.arange(steps) % per_epoch == 0
+
+
+def stack(trees: list[Any]) -> Any:
+    """One tree whose leaves have the given trees along a new first axis."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

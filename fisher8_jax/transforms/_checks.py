@@ -1,0 +1,84 @@
+"""Argument checks of the transformations, with the wording of their errors."""
+
+from typing import Any
+
+import jax
+import optax
+
+from fisher8_jax.families.contract import Family
+
+_USAGE = "`optimizer.update(grads, state, params, predict=lambda p: network(p, inputs))`"
+
+
+def check_mode(mode: str) -> None:
+    """Rejects an unknown mode by name."""
+    if mode not in ("target", "cap"):
+        raise ValueError(
+            f"`mode` must be 'target' (always move `max_kl`) or 'cap' (never move further), "
+            f"got {mode!r}."
+        )
+
+
+def check_steps(name: str, value: Any) -> None:
+    """Rejects a number of steps that is not a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
+
+
+def check_update_arguments(
+    updates: Any, params: Any, predict: Any, linearized: Any, *, exact: bool
+) -> None:
+    """Says what an update needs, before JAX can fail with something less clear."""
+    if params is None:
+        raise ValueError(f"The KL radius needs `params`. Call {_USAGE}.")
+    if linearized is not None:
+        _check_linearized(linearized)
+    if predict is None and (exact or linearized is None):
+        raise ValueError(
+            "The KL radius needs `predict`, a function from parameters to the predicted "
+            f"distribution of the current batch. Call {_USAGE}. Wrappers that do not forward extra "
+            "arguments, such as `TrainState.apply_gradients` of Flax Linen, cannot be used with it."
+        )
+    if predict is not None and not callable(predict):
+        raise TypeError(
+            f"`predict` must be a function from parameters to a distribution, got "
+            f"{type(predict).__name__}. Call {_USAGE}."
+        )
+    _check_trees(updates, params)
+
+
+def _check_linearized(linearized: Any) -> None:
+    if not (isinstance(linearized, tuple) and len(linearized) == 2 and callable(linearized[1])):
+        raise TypeError(
+            "`linearized` must be the pair that `jax.linearize(predict, params)` returns, got "
+            f"{type(linearized).__name__}."
+        )
+
+
+def _check_trees(updates: Any, params: Any) -> None:
+    if _has_masked_nodes(updates) or _has_masked_nodes(params):
+        raise ValueError(
+            "The KL radius measures the whole update, but it was given a masked part of it. Put "
+            "it last in the outermost `optax.chain`, outside `optax.masked` and `optax.partition`."
+        )
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (updates, params)]
+    if structures[0] != structures[1]:
+        raise ValueError(
+            "`updates` and `params` must be trees of the same structure, got "
+            f"{structures[0]} and {structures[1]}."
+        )
+
+
+def check_prediction(dist: Any) -> Family:
+    """Returns `dist` if it is a distribution, or says what `predict` must return."""
+    if not isinstance(dist, Family):
+        raise TypeError(
+            "`predict` must return a distribution such as `Gaussian(mean, log_variance)`, got "
+            f"{type(dist).__name__}."
+        )
+    return dist
+
+
+def _has_masked_nodes(tree: Any) -> bool:
+    leaves = jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, optax.MaskedNode))
+    return any(isinstance(leaf, optax.MaskedNode) for leaf in leaves)
