@@ -6,7 +6,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax import Family
-from fisher8_jax.metrics import ece, nll, rmse
+from fisher8_jax.metrics.calibration_error import ece
+from fisher8_jax.metrics.likelihood import nll
+from fisher8_jax.metrics.point import rmse
 
 
 class Scores(NamedTuple):

@@ -1,40 +1,22 @@
-"""The table of methods: what each makes of a network's two outputs, and how it is trained.
+"""The table of methods: what each makes of a network's outputs, and how it is trained.
 
-A method is a link (from outputs to a distribution), a loss per element and, for some, a severed
-trunk, a memory per training row or a last link of the optimiser. Adding a row here adds it to every
-experiment; the training loop knows none of them by name.
+A method is a link (from outputs to a distribution), an objective (a loss with the state and
+randomness it may need) and, for some, a severed trunk or a KL radius at the end of the optimiser.
+Adding a row here adds it to every experiment; the training loop knows none of them by name.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal
 
 import jax.numpy as jnp
-import optax
 from jax import Array
 
-from fisher8_jax import Family, Gaussian, fisher8_nll
+from fisher8_jax import Family, Gaussian
+from fisher8_jax.families.links import latent_gaussian, natural_gaussian
+from fisher8_jax.losses import Objective, make_objective
 
-
-class Batch(NamedTuple):
-    """What a loss may look at besides the prediction."""
-
-    inputs: Array
-    targets: Array
-    memory: Any
-    key: Array
-
-
-Link = Callable[[Array, Array], Family]
-Predict = Callable[[Any], Family]
-
-
-def _no_arguments(predict: Predict, batch: Batch) -> Mapping[str, Any]:
-    return {}
-
-
-def _unchanged(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    return optimizer
+Link = Callable[..., Family]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,24 +25,21 @@ class Method:
 
     Args:
         label: its name in tables and figures.
-        link: the distribution from the network's (mean, raw) outputs.
-        loss: one value per element, from the distribution and a `Batch`.
-        severs_trunk: the scale output sends no gradient into the trunk.
-        remember: the memory of all training rows from their predictions and the old memory, which
-            is None at first.
-        wrap_optimizer: puts the method's own link at the end of the optimiser.
-        optimizer_arguments: extra arguments of the optimiser's update.
+        link: the distribution from the network's outputs, of which the first is the mean's.
+        objective: the loss; see `fisher8_jax.losses.make_objective`.
+        outputs: how many outputs per target the link takes.
+        severs_trunk: only the first output trains the trunk.
+        max_kl: the KL radius at the end of the optimiser, None for none.
+        radius_mode: 'cap' bounds the optimiser's step, 'target' replaces the learning rate.
     """
 
     label: str
     link: Link
-    loss: Callable[[Any, Batch], Array]
+    objective: Objective
+    outputs: int = 2
     severs_trunk: bool = False
-    remember: Callable[[Any, Any], Any] | None = None
-    wrap_optimizer: Callable[[optax.GradientTransformation], optax.GradientTransformation] = (
-        _unchanged
-    )
-    optimizer_arguments: Callable[[Predict, Batch], Mapping[str, Any]] = _no_arguments
+    max_kl: float | None = None
+    radius_mode: Literal["target", "cap"] = "cap"
 
 
 def unit_variance_link(mean: Array, raw: Array) -> Gaussian:
@@ -68,21 +47,33 @@ def unit_variance_link(mean: Array, raw: Array) -> Gaussian:
     return Gaussian(mean, jnp.zeros_like(mean))
 
 
-def _nll(dist: Family, batch: Batch) -> Array:
-    return dist.nll(batch.targets, constant=False)
+def collier_link(mean: Array, factor: Array, raw_diagonal: Array) -> Gaussian:
+    """What is predicted at temperature 0: the latent itself."""
+    return latent_gaussian(mean, factor, raw_diagonal)
 
 
-def _fisher8(dist: Family, batch: Batch) -> Array:
-    return fisher8_nll(dist, batch.targets)
+def _make(label: str, link: Link, loss: str, hyperparameters: Any = None, **fields: Any) -> Method:
+    return Method(label, link, make_objective(loss, **(hyperparameters or {})), **fields)
 
 
+_STD, _VARIANCE = Gaussian.from_softplus_std, Gaussian.from_softplus_variance
+
+# The first five are the published ones, each with its authors' head.
 METHODS = {
-    "unit_variance": Method("Unit variance", unit_variance_link, _nll),
-    "nll": Method("NLL", Gaussian.from_softplus_std, _nll),
-    "fisher8": Method("Fisher8", Gaussian.from_softplus_std, _fisher8),
+    "unit_variance": _make("Unit variance", unit_variance_link, "unit_variance"),
+    "nll": _make("NLL", _STD, "gaussian_nll"),
+    "beta_nll": _make("beta-NLL 0.5", _VARIANCE, "beta_nll", {"beta": 0.5}),
+    "faithful": _make("Faithful", _STD, "faithful", severs_trunk=True),
+    "fisher8": _make("Fisher8", _STD, "fisher8"),
+    "fisher8_radius": _make("Fisher8 + KL radius", _STD, "fisher8", max_kl=0.01),
+    "beta_nll_1": _make("beta-NLL 1.0", _VARIANCE, "beta_nll", {"beta": 1.0}),
+    "natural_nll": _make("Natural NLL", natural_gaussian, "natural_nll"),
+    "natural_gradient": _make("Natural gradient", _STD, "natural_gradient"),
+    "collier": _make("Collier, tau 0", collier_link, "collier", outputs=3),
+    "trustable": _make("Trustable", _STD, "trustable", {"step_size": 0.1}),
 }
 
 
-def with_link(method: Method, link: Link) -> Method:
-    """`method` with another parameterisation of the variance."""
-    return dataclasses.replace(method, link=link)
+def with_fields(method: Method, **fields: Any) -> Method:
+    """`method` with some fields replaced, for instance another link or radius."""
+    return dataclasses.replace(method, **fields)

@@ -2,11 +2,12 @@
 
 What the training loop needs of a network is one method:
 
-    forward(params, variables, inputs, *, key, severed, train) -> ((mean, raw), variables)
+    forward(params, variables, inputs, *, key, severed, train) -> (outputs, variables)
 
-`mean` and `raw` have the shape of the targets; a method's link makes a distribution of them.
-`variables` are what the network updates itself (running statistics), None if nothing. `severed`
-cuts the gradient between the scale output and everything below it. `key` feeds dropout.
+`outputs` is a tuple of arrays with the shape of the targets, the mean's first; a method's link
+makes a distribution of them. `variables` are what the network updates itself (running statistics),
+None if nothing. `severed` cuts the gradient between all outputs but the first and what lies below
+them. `key` feeds dropout.
 
 Initial values are drawn with NumPy at their true shapes, so that zero columns added to give several
 data sets one shape change nothing.
@@ -38,20 +39,22 @@ class Network(Protocol):
         key: Array | None,
         severed: bool,
         train: bool,
-    ) -> tuple[tuple[Array, Array], Variables]: ...
+    ) -> tuple[tuple[Array, ...], Variables]: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Mlp:
-    """Dense layers on a shared trunk, then two linear outputs for one scalar target.
+    """Dense layers on a shared trunk, then linear outputs for one scalar target.
 
     Args:
         hidden: the widths of the hidden layers.
         activation: applied after each of them.
+        outputs: how many numbers the link takes.
     """
 
     hidden: tuple[int, ...]
     activation: Callable[[Array], Array] = jax.nn.elu
+    outputs: int = 2
 
     def init(self, rng: np.random.Generator, features: int, padded: int | None = None) -> Params:
         """Weights and biases uniform on +-1/sqrt(fan_in), the default of PyTorch's linear layers.
@@ -65,7 +68,7 @@ class Mlp:
         trunk = [uniform_layer(rng, a, b) for a, b in zip(widths, widths[1:], strict=False)]
         extra = (padded or features) - features
         trunk[0]["w"] = np.pad(trunk[0]["w"], ((0, extra), (0, 0)))
-        return {"trunk": trunk, "head": uniform_layer(rng, widths[-1], 2)}
+        return {"trunk": trunk, "head": uniform_layer(rng, widths[-1], self.outputs)}
 
     def features(self, params: Params, inputs: Array) -> Array:
         """The last hidden activations."""
@@ -83,11 +86,12 @@ class Mlp:
         key: Array | None = None,
         severed: bool = False,
         train: bool = False,
-    ) -> tuple[tuple[Array, Array], Variables]:
+    ) -> tuple[tuple[Array, ...], Variables]:
         hidden = self.features(params, inputs)
         outputs = affine(hidden, params["head"])
-        raw = affine(lax.stop_gradient(hidden), params["head"]) if severed else outputs
-        return (outputs[..., 0], raw[..., 1]), variables
+        others = affine(lax.stop_gradient(hidden), params["head"]) if severed else outputs
+        rest = tuple(others[..., index] for index in range(1, self.outputs))
+        return (outputs[..., 0], *rest), variables
 
 
 def affine(inputs: Array, layer: Params) -> Array:

@@ -47,8 +47,9 @@ class Store:
     ) -> None:
         """Replaces the cell in one step: a reader sees the old file or the new one."""
         body = _plain({"spec": spec, "result": result, "provenance": provenance})
-        text = json.dumps({"checksum": _checksum(body), **body}, allow_nan=False, indent=1)
-        write_atomically(self.path(name), (text + "\n").encode())
+        records = {"checksum": _checksum(body), **body}
+        lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in records.items())
+        write_atomically(self.path(name), ("{" + ",\n ".join(lines) + "}\n").encode())
 
     def read(self, name: str, spec: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The result of a cell; None if it is missing, damaged or of another `spec`."""

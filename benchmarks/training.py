@@ -6,8 +6,9 @@ lanes. The number of steps is not part of the program: chunks of a long training
 different length share one. Nothing a lane computes depends on the other lanes.
 
 Batches are rows of the sources, drawn beforehand by NumPy (`shuffled_rows`), so they can be given
-to any other implementation. A method may keep values per training row (its *memory*); it is made
-from the predictions for the whole source at the start of every epoch and is None for all others.
+to any other implementation. A method's objective may keep values per training row (its *memory*).
+It is renewed from the predictions for the whole source when an epoch begins; for most methods it is
+empty, and the compiler removes all of it.
 """
 
 import dataclasses
@@ -21,9 +22,10 @@ import numpy as np
 import optax
 from jax import Array, lax
 
-from benchmarks.methods import Batch, Method
+from benchmarks.methods import Method
 from benchmarks.networks import Network, Params, Variables
 from fisher8_jax import Family
+from fisher8_jax.transforms import scale_by_kl_radius
 
 OptimizerOf = Callable[[Array], optax.GradientTransformation]
 
@@ -57,11 +59,19 @@ class Recipe:
         )
         return self.method.link(*outputs), variables
 
-    def full_optimizer(self, learning_rate: Array) -> optax.GradientTransformationExtraArgs:
-        """The optimiser with what the method adds at its end."""
-        return optax.with_extra_args_support(
-            self.method.wrap_optimizer(self.optimizer(learning_rate))
-        )
+    def full_optimizer(
+        self, learning_rate: Array, rate_factor: Array
+    ) -> optax.GradientTransformationExtraArgs:
+        """The optimiser, and the method's radius behind it.
+
+        Steps are proportional to the root of the radius, so the factor enters squared.
+        """
+        optimizer = self.optimizer(learning_rate * rate_factor)
+        if self.method.max_kl is not None:
+            max_kl = self.method.max_kl * jnp.square(rate_factor)
+            radius = scale_by_kl_radius(max_kl, mode=self.method.radius_mode)
+            optimizer = optax.chain(optimizer, radius)
+        return optax.with_extra_args_support(optimizer)
 
 
 class Sources(NamedTuple):
@@ -105,11 +115,13 @@ class TrainState(NamedTuple):
     step: Array
 
 
-def start(recipe: Recipe, params: Params, variables: Variables, lanes: Lanes) -> TrainState:
+def start(
+    recipe: Recipe, params: Params, variables: Variables, sources: Sources, lanes: Lanes
+) -> TrainState:
     """The state before the first step, from stacked initial parameters."""
     params = jax.tree.map(jnp.asarray, params)
-    optimizer = _start_optimizer(recipe, params, lanes.learning_rate)
-    return TrainState(params, variables, optimizer, None, jnp.zeros((), jnp.int32))
+    optimizer, memory = _start(recipe, params, variables, sources, lanes)
+    return TrainState(params, variables, optimizer, memory, jnp.zeros((), jnp.int32))
 
 
 def train(
@@ -128,24 +140,17 @@ def train(
         The new state, and the training loss of every step and lane, nan for steps not run.
     """
     steps = len(schedule.rows) if steps is None else steps
-    if state.memory is None and recipe.method.remember is not None:
-        memory = _first_memory(recipe, state.params, state.variables, sources, lanes.source)
-        state = state._replace(memory=memory)
     return _train(recipe, state, sources, lanes, schedule, jnp.asarray(steps, jnp.int32))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _start_optimizer(recipe: Recipe, params: Params, learning_rate: Array) -> Any:
-    return jax.vmap(lambda p, rate: recipe.full_optimizer(rate).init(p))(params, learning_rate)
+def _start(recipe, params, variables, sources, lanes):
+    def of_lane(params, variables, lane):
+        optimizer = recipe.full_optimizer(lane.learning_rate, jnp.ones(()))
+        dist, _ = recipe.predict(params, variables, sources.inputs[lane.source])
+        return optimizer.init(params), recipe.method.objective.init(dist)
 
-
-@functools.partial(jax.jit, static_argnums=0)
-def _first_memory(recipe, params, variables, sources, source):
-    def of_lane(params, variables, index):
-        dist, _ = recipe.predict(params, variables, sources.inputs[index])
-        return recipe.method.remember(dist, None)
-
-    return jax.vmap(of_lane)(params, variables, source)
+    return jax.vmap(of_lane)(params, variables, lanes)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -165,13 +170,9 @@ def _train(recipe, state, sources, lanes, schedule, steps):
 
 
 def _refresh(recipe, state, sources, lanes, new_epoch):
-    remember = recipe.method.remember
-    if remember is None:
-        return state
-
     def of_lane(params, variables, memory, index):
         dist, _ = recipe.predict(params, variables, sources.inputs[index])
-        return remember(dist, memory)
+        return recipe.method.objective.refresh(memory, dist)
 
     def fresh(memory):
         return jax.vmap(of_lane)(state.params, state.variables, memory, lanes.source)
@@ -183,27 +184,24 @@ def _step(recipe, sources, leaves, lane, now, step):
     """One step of one lane."""
     params, variables, optimizer_state, memory = leaves
     rows = now.rows[lane.source]
+    inputs, targets = (leaf[lane.source, rows] for leaf in sources)
     key = jax.random.fold_in(lane.key, step)
-    batch = Batch(
-        inputs=sources.inputs[lane.source, rows],
-        targets=sources.targets[lane.source, rows],
-        memory=jax.tree.map(lambda leaf: leaf[rows], memory),
-        key=key,
-    )
-
-    def loss_of(params):
-        dist, new_variables = recipe.predict(params, variables, batch.inputs, key, True)
-        return recipe.method.loss(dist, batch).mean(), new_variables
 
     def predict(params):
-        return recipe.predict(params, variables, batch.inputs, key, True)[0]
+        return recipe.predict(params, variables, inputs, key, True)
 
-    (loss, new_variables), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
-    optimizer = recipe.full_optimizer(lane.learning_rate * now.rate_factor)
-    extra = recipe.method.optimizer_arguments(predict, batch)
-    updates, optimizer_state = optimizer.update(gradients, optimizer_state, params, **extra)
+    def loss_of(params):
+        dist, new_variables = predict(params)
+        values = recipe.method.objective.values(memory, dist, targets, indices=rows, key=key)
+        return values.mean(), new_variables
+
+    (loss, variables), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
+    optimizer = recipe.full_optimizer(lane.learning_rate, now.rate_factor)
+    updates, optimizer_state = optimizer.update(
+        gradients, optimizer_state, params, predict=lambda params: predict(params)[0]
+    )
     params = optax.apply_updates(params, updates)
-    return (params, new_variables, optimizer_state, memory), loss
+    return (params, variables, optimizer_state, memory), loss
 
 
 def shuffled_rows(

@@ -19,6 +19,7 @@ from benchmarks.seeds import generator, seed_of
 from benchmarks.store import Store
 from benchmarks.training import (
     Lanes,
+    OptimizerOf,
     Recipe,
     Schedule,
     Sources,
@@ -31,14 +32,13 @@ from benchmarks.training import (
 from benchmarks.uci_plan import BATCH, BUDGETS, SPLITS, Job
 from benchmarks.workers import Report
 
-NETWORK = Mlp(hidden=(50, 50), activation=jax.nn.elu)
 # Every set is padded to these shapes, so that a method compiles once for all of them.
 PADDED_FEATURES = 16
 PADDED_TRAIN_ROWS = 10752
 PADDED_TEST_ROWS = 1200
 
 
-OPTIMIZERS = {"sgd": optax.sgd, "adam": optax.adam}
+OPTIMIZERS: dict[str, OptimizerOf] = {"sgd": optax.sgd, "adam": optax.adam}
 
 
 class Prepared(NamedTuple):
@@ -59,7 +59,7 @@ def run_job(job: Job, report: Report) -> None:
     store = Store(job.results)
     missing = [rate for rate in job.rates if store.read(job.cell(rate), job.spec(rate)) is None]
     prepared = load_prepared(job.data)
-    recipe = Recipe(NETWORK, METHODS[job.method], OPTIMIZERS[job.optimizer])
+    recipe = make_recipe(job)
     state, lanes = _train_lanes(job, recipe, prepared, report)
     scores = score_lanes(recipe, state, lanes.source, prepared)
     for index, rate in enumerate(job.rates):
@@ -67,6 +67,13 @@ def run_job(job: Job, report: Report) -> None:
             folds = {key: values[index :: len(job.rates)] for key, values in scores.items()}
             spec, origin = job.spec(rate), provenance()
             store.write(job.cell(rate), spec=spec, result=folds, provenance=origin)
+
+
+def make_recipe(job: Job) -> Recipe:
+    """The shared trunk of 50 and 50 units with the outputs that the method wants."""
+    method = METHODS[job.method]
+    network = Mlp(hidden=(50, 50), activation=jax.nn.elu, outputs=method.outputs)
+    return Recipe(network, method, OPTIMIZERS[job.optimizer])
 
 
 @functools.lru_cache(maxsize=8)
@@ -101,10 +108,11 @@ def draw_schedule(job: Job, prepared: Prepared) -> Schedule:
     return Schedule(rows, drawn[0][1], np.ones(steps, np.float32))
 
 
-def draw_lanes(job: Job, features: int) -> tuple[Any, Lanes]:
+def draw_lanes(job: Job, recipe: Recipe, features: int) -> tuple[Any, Lanes]:
     """Initial parameters and constants, splits outermost, learning rates inside."""
     folds = range(SPLITS)
-    inits = [NETWORK.init(_rng(job, k, "init"), features, PADDED_FEATURES) for k in folds]
+    init = recipe.network.init  # type: ignore[attr-defined]
+    inits = [init(_rng(job, k, "init"), features, PADDED_FEATURES) for k in folds]
     rates = len(job.rates)
     params = jax.tree.map(lambda leaf: np.repeat(leaf, rates, axis=0), stack(inits))
     seeds = [seed_of("uci", job.dataset, k, job.seed, "key") & 0xFFFFFFFF for k in folds]
@@ -138,8 +146,8 @@ def _train_lanes(
     job: Job, recipe: Recipe, prepared: Prepared, report: Report
 ) -> tuple[TrainState, Lanes]:
     schedule = draw_schedule(job, prepared)
-    params, lanes = draw_lanes(job, prepared.features)
-    state = start(recipe, params, None, lanes)
+    params, lanes = draw_lanes(job, recipe, prepared.features)
+    state = start(recipe, params, None, prepared.train, lanes)
     length = BUDGETS[job.optimizer].chunk
     for first in range(0, len(schedule.rows), length):
         chunk, steps = schedule.chunk(first, length)

@@ -1,0 +1,7 @@
+"""What happens inside training: local variances, gradient readouts and the doctor."""
+
+from fisher8_jax.diagnostics.along_training import along_training as along_training
+from fisher8_jax.diagnostics.jacobian_variance import (
+    local_jacobian_variance as local_jacobian_variance,
+)
+from fisher8_jax.diagnostics.kl_variance import local_kl_variance as local_kl_variance

@@ -1,0 +1,59 @@
+"""Argument checks of the diagnostics, worded as in `fisher8_jax._checks`."""
+
+from typing import Any
+
+from jax import Array
+
+from fisher8_jax._checks import check_floating
+from fisher8_jax.families.contract import Family
+
+
+def check_family(name: str, dist: Any) -> None:
+    """Says that `name` must be a distribution when an array was passed."""
+    if not isinstance(dist, Family):
+        raise TypeError(
+            f"`{name}` must be a distribution such as `Gaussian(mean, log_variance)`, "
+            f"got {type(dist).__name__}."
+        )
+
+
+def check_has_batch(dist: Family) -> None:
+    """Rejects a single prediction where a batch is needed."""
+    if not dist.batch_shape or dist.batch_shape[0] == 0:
+        raise ValueError(
+            f"`dist` must hold a batch of predictions along its first axis, got batch shape "
+            f"{dist.batch_shape}. Predict all points at once, for instance with `jax.vmap`."
+        )
+
+
+def check_inputs(inputs: Any) -> Array:
+    """Returns `inputs` as a floating-point array with at least one point along axis 0."""
+    inputs = check_floating("inputs", inputs)
+    if inputs.ndim == 0 or inputs.shape[0] == 0:
+        raise ValueError(
+            f"`inputs` must hold one point per row, got shape {inputs.shape}. "
+            "Pass an array of shape (points,) or (points, ...) with at least one point."
+        )
+    return inputs
+
+
+def check_same_length(dist: Family, inputs: Array) -> None:
+    """Says that predictions and inputs must be of the same points."""
+    check_has_batch(dist)
+    if dist.batch_shape[0] != inputs.shape[0]:
+        raise ValueError(
+            f"`dist` must hold one prediction per input: its batch shape is {dist.batch_shape}, "
+            f"but there are {inputs.shape[0]} inputs. Predict at the same points, in order."
+        )
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Rejects a share outside (0, 1]."""
+    if not 0 < value <= 1:
+        raise ValueError(f"`{name}` must be a share in (0, 1], got {value}.")
+
+
+def check_at_least_one(name: str, value: int) -> None:
+    """Rejects a count below 1, or one that is not an integer."""
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
