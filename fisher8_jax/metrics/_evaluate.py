@@ -1,0 +1,142 @@
+"""One call for all metrics."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax.metrics._checks import Axis, check_count, check_levels
+from fisher8_jax.metrics._crps import crps_statistic
+from fisher8_jax.metrics._reduction import Points, Statistic, count, prepare, row_sums
+from fisher8_jax.metrics.bootstrap import Bootstrap, bootstrap_bounds
+from fisher8_jax.metrics.calibration_error import (
+    PIT_BINS,
+    QUANTILE_LEVELS,
+    ece_from_shares,
+    pit_statistic,
+    quantile_statistic,
+)
+from fisher8_jax.metrics.evaluation import Evaluation
+from fisher8_jax.metrics.intervals import (
+    INTERVAL_LEVELS,
+    central_interval,
+    coverage_statistic,
+    interval_score_statistic,
+    width_statistic,
+)
+from fisher8_jax.metrics.likelihood import (
+    mean_z_squared_statistic,
+    nll_statistic,
+    sharpness_statistic,
+    weak_lensing_statistic,
+)
+from fisher8_jax.metrics.point import mae_statistic, rmse_statistic
+from fisher8_jax.metrics.predictive import Predictive
+
+
+def evaluate(
+    dist: Predictive,
+    targets: Array,
+    *,
+    axis: Axis = 0,
+    where: Array | None = None,
+    levels: tuple[float, ...] = INTERVAL_LEVELS,
+    constant: bool = True,
+    bootstrap: Bootstrap | None = None,
+) -> Evaluation:
+    """All metrics of a set of predictions as one record, which prints as a table.
+
+    Args:
+        dist: the predicted distributions, in the units in which to score.
+        targets: observed values, exactly the shape of the predictions.
+        axis: the axis or axes of the examples, None for all; see `rmse`.
+        where: boolean, False for padding and missing targets; see `rmse`.
+        levels: nominal levels of the central intervals; see `central_interval`.
+        constant: whether the NLL has its constant; see `nll`.
+        bootstrap: if given, every metric gets a bootstrap interval over the examples. With several
+            axes the first one named is resampled, so that the pixels of an image stay together.
+
+    Returns:
+        The record. Under `vmap` its fields get the mapped axis in front.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
+        >>> record = evaluate(dist, jnp.array([-1.0, 1.0]), levels=(0.5,))
+        >>> print(record)
+        points                           2
+        non-finite                       0
+        RMSE                             1
+        MAE                              1
+        NLL (with constant)          1.419
+        CRPS                        0.6024
+        ECE (10 PIT bins)              0.4
+        quantile calibration error  0.1421
+        mean z^2                         1
+        sharpness                        1
+        weak-lensing score           -1001
+        coverage 50 %                    0
+        width 50 %                   1.349
+        interval score 50 %          2.651
+    """
+    # Checked before jit, so that the error points at the caller's own line.
+    points = prepare(dist, targets, where, axis)
+    levels = check_levels(levels)
+    if bootstrap is not None:
+        check_count("bootstrap.resamples", bootstrap.resamples)
+        check_levels((bootstrap.confidence,), "bootstrap.confidence")
+    fields = (points.dist, points.targets, points.mask)
+    return _evaluate(*fields, bootstrap, axes=points.axes, levels=levels, constant=bool(constant))
+
+
+@functools.partial(jax.jit, static_argnames=("axes", "levels", "constant"))
+def _evaluate(dist, targets, mask, bootstrap, *, axes, levels, constant) -> Evaluation:
+    points = Points(dist, targets, mask, axes)
+    statistics = _statistics(points, levels, constant)
+    sums = {name: row_sums(points, s.elements) for name, s in statistics.items()}
+    rows = {name: row for name, (row, _) in sums.items()}
+    counts = sums["rmse"][1]
+
+    def finish(means: dict[str, Array]) -> dict[str, Array]:
+        metrics = {name: statistics[name].finish(mean) for name, mean in means.items()}
+        shares = metrics.pop("pit")
+        return metrics | {"ece": ece_from_shares(shares), "pit_histogram": shares[..., :PIT_BINS]}
+
+    totals = jnp.sum(counts, axis=0)
+    metrics = finish({name: jnp.sum(row, axis=0) / totals for name, row in rows.items()})
+    number, broken = count(points), count(points, ~points.finite)
+
+    def record(metrics: dict[str, Any], **more: Any) -> Evaluation:
+        return Evaluation(number, broken, **metrics, levels=levels, constant=constant, **more)
+
+    if bootstrap is None or not axes:
+        return record(metrics)
+    bounds = bootstrap_bounds(bootstrap, rows, counts, finish)
+    lower, upper = (record(_unless_nan(bound, metrics)) for bound in bounds)
+    return record(metrics, lower=lower, upper=upper, confidence=bootstrap.confidence)
+
+
+def _statistics(points: Points, levels: tuple[float, ...], constant: bool) -> dict[str, Statistic]:
+    interval = central_interval(points.dist, levels=levels)
+    return {
+        "rmse": rmse_statistic(points),
+        "mae": mae_statistic(points),
+        "nll": nll_statistic(points, constant=constant),
+        "crps": crps_statistic(points),
+        "pit": pit_statistic(points),
+        "quantile_calibration_error": quantile_statistic(points, QUANTILE_LEVELS),
+        "mean_z_squared": mean_z_squared_statistic(points),
+        "sharpness": sharpness_statistic(points),
+        "weak_lensing_score": weak_lensing_statistic(points),
+        "coverage": coverage_statistic(points, interval),
+        "interval_width": width_statistic(points, interval),
+        "interval_score": interval_score_statistic(points, interval),
+    }
+
+
+def _unless_nan(bound: dict[str, Array], metrics: dict[str, Array]) -> dict[str, Array]:
+    """No interval around a value that does not exist."""
+    return {name: jnp.where(jnp.isnan(metrics[name]), jnp.nan, bound[name]) for name in bound}

@@ -1,0 +1,127 @@
+"""Every metric is a function of means over the points; this file takes those means.
+
+A `Statistic` holds one or more numbers per element and the function that turns their means into the
+metric: for the RMSE the squared residual and the square root, for a histogram one indicator per bin
+and the frequencies. This gives all metrics the same mask and the same axes, and makes the bootstrap
+a matrix product: a resampled mean is a weighted mean of the same numbers.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from fisher8_jax._checks import check_mask, check_targets
+from fisher8_jax.metrics._checks import Axis, check_predictive, check_reduced_axes, check_scalar
+from fisher8_jax.metrics.predictive import Predictive, is_finite, standardize, widen
+
+
+class Statistic(NamedTuple):
+    """Numbers per element, of shape `batch_shape + (k,)`, and the metric as a function of means."""
+
+    elements: Array
+    finish: Callable[[Array], Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """Checked predictions and targets in at least float32, with mask and reduced axes."""
+
+    dist: Predictive
+    targets: Array
+    mask: Array
+    axes: tuple[int, ...]
+
+    @functools.cached_property
+    def finite(self) -> Array:
+        """Where the prediction is finite."""
+        return is_finite(self.dist)
+
+    @functools.cached_property
+    def pit(self) -> Array:
+        """The predicted cdf at the targets; nan where the prediction is not finite."""
+        return self.loud(self.dist.cdf(self.targets))
+
+    @functools.cached_property
+    def z(self) -> Array:
+        """Residuals in predicted standard deviations; nan where the prediction is not finite."""
+        return self.loud(standardize(self.dist, self.targets))
+
+    def loud(self, values: Array) -> Array:
+        """`values`, nan where the prediction is not finite, so that no mean hides it."""
+        return jnp.where(self.finite, values, jnp.nan)
+
+    def share(self, happened: Array) -> Array:
+        """Zeros and ones of shape `batch_shape + (k,)` to be averaged; nan at a nan target."""
+        missing = jnp.isnan(self.targets)[..., None]
+        return jnp.where(missing, jnp.nan, happened.astype(self.pit.dtype))
+
+
+def prepare(dist: Any, targets: Any, where: Any, axis: Axis, *, scalar: bool = True) -> Points:
+    """Checks the arguments that all metrics share."""
+    dist = widen(check_predictive(dist))
+    if scalar:
+        check_scalar(dist)
+    axes = check_reduced_axes(axis, dist.batch_shape)
+    targets = widen(check_targets(targets, dist.batch_shape + dist.event_shape))
+    if where is None:
+        return Points(dist, targets, jnp.ones(dist.batch_shape, bool), axes)
+    mask = check_mask("where", where, dist.batch_shape)
+    # A nan target would be masked out of the value but not out of its gradient.
+    harmless = lax.stop_gradient(dist.mean)
+    mask_of_targets = mask.reshape(mask.shape + (1,) * len(dist.event_shape))
+    return Points(dist, jnp.where(mask_of_targets, targets, harmless), mask, axes)
+
+
+def reduce(points: Points, statistic: Statistic) -> Array:
+    """The metric over `points.axes`; nan where no element is left."""
+    rows, counts = row_sums(points, statistic.elements)
+    return statistic.finish(jnp.sum(rows, axis=0) / jnp.sum(counts, axis=0))
+
+
+def row_sums(points: Points, elements: Array) -> tuple[Array, Array]:
+    """Masked sums and counts with all reduced axes but the first one summed, the first in front.
+
+    The first reduced axis is the one that the bootstrap resamples, so it is kept here.
+    """
+    mask = points.mask.reshape(points.mask.shape + (1,) * (elements.ndim - points.mask.ndim))
+    masked = jnp.where(mask, elements, 0)
+    first, *others = points.axes if points.axes else (None,)
+    if first is None:
+        return masked[None], mask[None].astype(elements.dtype)
+    kept = first - sum(other < first for other in others)
+
+    def collapse(array: Array) -> Array:
+        return jnp.moveaxis(jnp.sum(array, axis=tuple(others)), kept, 0)
+
+    return collapse(masked), collapse(mask.astype(elements.dtype))
+
+
+def count(points: Points, happened: Array | None = None) -> Array:
+    """How many unmasked elements there are, or for how many of them `happened` is true."""
+    mask = points.mask if happened is None else points.mask & happened
+    return jnp.sum(mask, axis=points.axes, dtype=jnp.int32)
+
+
+def plain_mean(values: Array) -> Statistic:
+    """The statistic whose metric is the mean of `values`."""
+    return Statistic(values[..., None], lambda means: means[..., 0])
+
+
+def mean_per_level(values: Array) -> Statistic:
+    """The statistic of `values` with levels on their last axis: one mean per level."""
+    return Statistic(values, lambda means: means)
+
+
+def root_mean_square(points: Points, values: Array) -> Statistic:
+    """The root of the mean square, with squares that neither overflow nor vanish."""
+    mask = points.mask.reshape(points.mask.shape + (1,) * (values.ndim - points.mask.ndim))
+    magnitude = jnp.where(mask, jnp.abs(values), 0)
+    largest = lax.stop_gradient(jnp.max(magnitude, axis=points.axes, keepdims=True, initial=0))
+    scale = jnp.where((largest == 0) | ~jnp.isfinite(largest), 1, largest)
+    squares = jnp.square(values / scale)
+    per_target = jnp.squeeze(scale, axis=points.axes)
+    return Statistic(squares[..., None], lambda means: per_target * jnp.sqrt(means[..., 0]))

@@ -1,0 +1,63 @@
+"""Plain aligned text from named arrays; knows no metric."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+_MOST_COLUMNS = 8
+
+Row = tuple[str, Any, Any, Any]
+
+
+def format_table(rows: Sequence[Row], names: Sequence[str] | None, note: str | None) -> str:
+    """Rows of (label, values, lower, upper), one column per element of the values."""
+    shape = np.shape(rows[0][1])
+    headings = _headings(shape, names)
+    shown = headings[:_MOST_COLUMNS]
+    cells = [[note or "", *shown]]
+    for label, *arrays in rows:
+        columns = [None if a is None else np.asarray(a).reshape(-1) for a in arrays]
+        cells.append([label, *(_cell(columns, position) for position in range(len(shown)))])
+    lines = _align(cells)
+    if len(headings) > len(shown):
+        lines.append(f"... and {len(headings) - len(shown)} more columns")
+    return "\n".join(lines)
+
+
+def _headings(shape: tuple[int, ...], names: Sequence[str] | None) -> list[str]:
+    size = int(np.prod(shape))
+    if names is None:
+        if shape == ():
+            return [""]
+        positions = itertools.product(*(range(n) for n in shape))
+        return ["[" + ", ".join(map(str, position)) + "]" for position in positions]
+    if isinstance(names, str) or len(names) != size:
+        raise ValueError(
+            f"`target_names` must be a sequence of {size} names, one per column, got {names!r}."
+        )
+    return [str(name) for name in names]
+
+
+def _cell(columns: Sequence[np.ndarray | None], position: int) -> str:
+    values, lower, upper = columns
+    assert values is not None
+    text = _number(values[position])
+    if lower is None or upper is None:
+        return text
+    return f"{text} [{_number(lower[position])}, {_number(upper[position])}]"
+
+
+def _number(value: np.generic) -> str:
+    return str(value) if isinstance(value, np.integer) else f"{float(value):.4g}"
+
+
+def _align(cells: list[list[str]]) -> list[str]:
+    """Labels to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for label, *numbers in cells:
+        padded = [n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True)]
+        lines.append("  ".join([label.ljust(widths[0]), *padded]).rstrip())
+    return [line for line in lines if line]

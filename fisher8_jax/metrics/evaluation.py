@@ -1,0 +1,131 @@
+"""All metrics of one set of predictions as one record."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import jax
+from jax import Array
+
+from fisher8_jax.metrics._table import format_table
+
+# Field, its name in the table; in the order in which they are printed.
+_SCALARS = (
+    ("rmse", "RMSE"),
+    ("mae", "MAE"),
+    ("nll", "NLL"),
+    ("crps", "CRPS"),
+    ("ece", "ECE (10 PIT bins)"),
+    ("quantile_calibration_error", "quantile calibration error"),
+    ("mean_z_squared", "mean z^2"),
+    ("sharpness", "sharpness"),
+    ("weak_lensing_score", "weak-lensing score"),
+)
+_PER_LEVEL = (
+    ("coverage", "coverage"),
+    ("interval_width", "width"),
+    ("interval_score", "interval score"),
+)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` returns: every metric, one value per target; prints as a table.
+
+    A frozen pytree, so it passes through `jit`, `vmap` and `jax.tree.map`. Fields without a level
+    axis have the shape of the remaining coordinates; `coverage`, `interval_width`,
+    `interval_score` and `pit_histogram` have one axis more, the last one.
+
+    Args:
+        count: unmasked points.
+        non_finite: how many of them have a prediction that is not finite.
+        rmse: see the function of the same name, here and below.
+        mae: see there.
+        nll: see there; `constant` says which one.
+        crps: see there.
+        ece: see there.
+        quantile_calibration_error: see there.
+        mean_z_squared: see there.
+        sharpness: see there.
+        weak_lensing_score: see there.
+        coverage: see there, one per level.
+        interval_width: see there, one per level.
+        interval_score: see there, one per level.
+        pit_histogram: see there, ten shares.
+        lower: the lower ends of the bootstrap intervals, as a record of the same kind, or None.
+        upper: the upper ends.
+        levels: nominal levels of the central intervals.
+        constant: whether the NLL has its constant.
+        confidence: the level of the bootstrap intervals, or None.
+    """
+
+    count: Array
+    non_finite: Array
+    rmse: Array
+    mae: Array
+    nll: Array
+    crps: Array
+    ece: Array
+    quantile_calibration_error: Array
+    mean_z_squared: Array
+    sharpness: Array
+    weak_lensing_score: Array
+    coverage: Array
+    interval_width: Array
+    interval_score: Array
+    pit_histogram: Array
+    lower: "Evaluation | None" = None
+    upper: "Evaluation | None" = None
+    levels: tuple[float, ...] = dataclasses.field(default=(), metadata={"static": True})
+    constant: bool = dataclasses.field(default=True, metadata={"static": True})
+    confidence: float | None = dataclasses.field(default=None, metadata={"static": True})
+
+    def as_dict(self) -> dict[str, Array]:
+        """The metrics by name, one entry per level, for a logger.
+
+        Returns:
+            Arrays of the shape of the remaining coordinates, under keys such as `rmse` and
+            `coverage_0.9`.
+        """
+        counts = {"count": self.count, "non_finite": self.non_finite}
+        scalars = {name: getattr(self, name) for name, _ in _SCALARS}
+        per_level = {
+            f"{name}_{level:.4g}": getattr(self, name)[..., position]
+            for name, _ in _PER_LEVEL
+            for position, level in enumerate(self.levels)
+        }
+        return counts | scalars | per_level
+
+    def table(self, target_names: Sequence[str] | None = None) -> str:
+        """The record as plain text: metrics in rows, targets in columns.
+
+        Args:
+            target_names: a heading per target, by default their positions.
+
+        Returns:
+            Lines of equal width, with the bootstrap interval in brackets beside each value.
+        """
+        bounds = (self.lower, self.upper)
+        rows = [("points", self.count, None, None), ("non-finite", self.non_finite, None, None)]
+        for label, values, *ends in _rows(self, *bounds):
+            rows.append((label, values, *(ends or (None, None))))
+        note = None if self.confidence is None else f"[{100 * self.confidence:g} % bootstrap]"
+        return format_table(rows, target_names, note)
+
+    def __str__(self) -> str:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self)):
+            return repr(self)
+        return self.table()
+
+
+def _rows(record: Evaluation, *bounds: Evaluation | None) -> Iterator[tuple]:
+    """A label and its values in the record and in the two bounds, where there are any."""
+    records = [record, *(bound for bound in bounds if bound is not None)]
+    for name, label in _SCALARS:
+        if name == "nll":
+            label += " (with constant)" if record.constant else " (without constant)"
+        yield label, *(getattr(r, name) for r in records)
+    for name, label in _PER_LEVEL:
+        for position, level in enumerate(record.levels):
+            values = (getattr(r, name)[..., position] for r in records)
+            yield f"{label} {100 * level:.3g} %", *values
