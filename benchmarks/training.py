@@ -95,14 +95,16 @@ class Schedule(NamedTuple):
     rows: Array  # (steps, sources, batch)
     new_epoch: Array  # (steps,), True where memories are refreshed
     rate_factor: Array  # (steps,), multiplies every lane's learning rate
+    where: Array | None = None  # (steps, sources, batch), False for padding; None for no padding
 
     def chunk(self, first: int, length: int) -> tuple["Schedule", int]:
         """Steps from `first` on, filled up to `length`, and how many of them are to be run."""
-        part = Schedule(*(np.asarray(leaf[first : first + length]) for leaf in self))
+        part = jax.tree.map(lambda leaf: np.asarray(leaf[first : first + length]), self)
         steps = len(part.rows)
         fill = [(0, length - steps)]
-        padded = (np.pad(leaf, fill + [(0, 0)] * (leaf.ndim - 1)) for leaf in part)
-        return Schedule(*padded), steps
+        return jax.tree.map(
+            lambda leaf: np.pad(leaf, fill + [(0, 0)] * (leaf.ndim - 1)), part
+        ), steps
 
 
 class TrainState(NamedTuple):
@@ -184,6 +186,7 @@ def _step(recipe, sources, leaves, lane, now, step):
     """One step of one lane."""
     params, variables, optimizer_state, memory = leaves
     rows = now.rows[lane.source]
+    where = None if now.where is None else now.where[lane.source]
     inputs, targets = (leaf[lane.source, rows] for leaf in sources)
     key = jax.random.fold_in(lane.key, step)
 
@@ -192,13 +195,19 @@ def _step(recipe, sources, leaves, lane, now, step):
 
     def loss_of(params):
         dist, new_variables = predict(params)
-        values = recipe.method.objective.values(memory, dist, targets, indices=rows, key=key)
-        return values.mean(), new_variables
+        values = recipe.method.objective.values(
+            memory, dist, targets, indices=rows, key=key, where=where
+        )
+        return values.mean(where=where), new_variables
 
     (loss, variables), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
     optimizer = recipe.full_optimizer(lane.learning_rate, now.rate_factor)
     updates, optimizer_state = optimizer.update(
-        gradients, optimizer_state, params, predict=lambda params: predict(params)[0]
+        gradients,
+        optimizer_state,
+        params,
+        predict=lambda params: predict(params)[0],
+        where=where,
     )
     params = optax.apply_updates(params, updates)
     return (params, variables, optimizer_state, memory), loss
@@ -219,6 +228,19 @@ def shuffled_rows(
     shuffled = [rng.permutation(rows)[: per_epoch * batch] for _ in range(epochs)]
     order = np.concatenate(shuffled).reshape(-1, batch)[:steps].astype(np.int32)
     return order, np.arange(steps) % per_epoch == 0
+
+
+def shuffled_epoch(
+    rng: np.random.Generator, rows: int, *, batch: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers (steps, batch) of one shuffled epoch, its partial batch kept and padded.
+
+    Returns:
+        The rows, and for each of them whether it counts: False for padding.
+    """
+    steps = -(-rows // batch)
+    order = np.pad(rng.permutation(rows), (0, steps * batch - rows)).astype(np.int32)
+    return order.reshape(steps, batch), np.arange(steps * batch).reshape(steps, batch) < rows
 
 
 def stack(trees: list[Any]) -> Any:
