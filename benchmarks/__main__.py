@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [options]`: one module per command, imported only when it is asked for.
+"""`python -m benchmarks NAME [options]`: one module per command, imported when asked for.
 
 A command module has `add_arguments(parser)` and `run(args) -> int`, the exit code.
 """

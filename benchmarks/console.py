@@ -29,4 +29,8 @@ def progress(title: str, total: float) -> Iterator[Callable[[float], None]]:
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=total)
-        yield lambda amount=1.0: bar.advance(task, amount)
+
+        def advance(amount: float) -> None:
+            bar.advance(task, amount)
+
+        yield advance

@@ -5,10 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax import Family
-from fisher8_jax.metrics.calibration_error import ece
-from fisher8_jax.metrics.likelihood import nll
-from fisher8_jax.metrics.point import rmse
+from fisher8_jax import Gaussian
+from fisher8_jax.metrics import ece, nll, rmse
 
 
 class Scores(NamedTuple):
@@ -20,7 +18,7 @@ class Scores(NamedTuple):
     non_finite: Array
 
 
-def score(dist: Family, targets: Array, where: Array) -> Scores:
+def score(dist: Gaussian, targets: Array, where: Array) -> Scores:
     """RMSE, mean NLL without `ln(2 pi)/2`, ECE, and the number of non-finite predictions.
 
     Args:

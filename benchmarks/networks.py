@@ -14,6 +14,7 @@ data sets one shape change nothing.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -65,7 +66,7 @@ class Mlp:
             padded: the number of columns that inputs are padded to; the added weights are zero.
         """
         widths = (features, *self.hidden)
-        trunk = [uniform_layer(rng, a, b) for a, b in zip(widths, widths[1:], strict=False)]
+        trunk = [uniform_layer(rng, a, b) for a, b in itertools.pairwise(widths)]
         extra = (padded or features) - features
         trunk[0]["w"] = np.pad(trunk[0]["w"], ((0, extra), (0, 0)))
         return {"trunk": trunk, "head": uniform_layer(rng, widths[-1], self.outputs)}

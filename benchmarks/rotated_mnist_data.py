@@ -22,12 +22,13 @@ from benchmarks.data_dir import DataUnavailableError, data_dir, fetch
 from benchmarks.seeds import generator
 
 SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-FILES = {
-    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+_HASHES = {
+    "train-images-idx3": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
+FILES = {f"{name}-ubyte.gz": digest for name, digest in _HASHES.items()}
 REGIMES = ("independent", "dependent")
 DIGITS_TEST_ROWS = 297
 
@@ -133,8 +134,10 @@ def _part(images, labels, white, regime, seed, purpose) -> Rotated:
 def _mnist(argument: Path | None) -> Digits:
     root = data_dir(argument)
     folder = fetch(SOURCE, FILES, "mnist") if root is None else root / "mnist"
-    parts = [_read_idx(folder / name) for name in FILES]
-    return Digits("MNIST", *parts, white=255)
+    train_images, train_labels, test_images, test_labels = (
+        _read_idx(folder / name) for name in FILES
+    )
+    return Digits("MNIST", train_images, train_labels, test_images, test_labels, white=255)
 
 
 def _read_idx(path: Path) -> np.ndarray:

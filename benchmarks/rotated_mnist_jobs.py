@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.checkpoints import Checkpoints
+from benchmarks.orbax_checkpoints import Checkpoints
 from benchmarks.provenance import provenance
 from benchmarks.rotated_mnist_data import Digits, Problem, load_digits, make_problem
 from benchmarks.rotated_mnist_networks import make_recipe, predictive_link, representation
@@ -171,7 +171,7 @@ def evaluate(job: Job, recipe: Recipe, params: Any, problem: Problem) -> tuple[f
 def predict_degrees(job: Job, recipe: Recipe, params: Any, inputs: np.ndarray, scale: float) -> Any:
     """The predicted distribution of the noisy angle."""
     dist = _predict(recipe, params, inputs)
-    return predictive_link(job)(dist).unscale(0.0, scale)
+    return predictive_link(job)(dist).unscale(jnp.zeros(()), jnp.asarray(scale))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -21,12 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from benchmarks.methods import Method
 from benchmarks.networks import Network, Params, Variables
-from fisher8_jax import Family
 from fisher8_jax.transforms import scale_by_kl_radius
 
+Leaves = tuple[Params, Variables, Any, Any]
 OptimizerOf = Callable[[Array], optax.GradientTransformation]
 
 
@@ -51,7 +52,7 @@ class Recipe:
         inputs: Array,
         key: Array | None = None,
         train: bool = False,
-    ) -> tuple[Family, Variables]:
+    ) -> tuple[Any, Variables]:
         """The distribution that a network predicts, and its updated variables."""
         severed = self.method.severs_trunk
         outputs, variables = self.network.forward(
@@ -92,19 +93,26 @@ class Lanes(NamedTuple):
 class Schedule(NamedTuple):
     """What happens at each step; every leaf has the steps as first axis."""
 
-    rows: Array  # (steps, sources, batch)
-    new_epoch: Array  # (steps,), True where memories are refreshed
-    rate_factor: Array  # (steps,), multiplies every lane's learning rate
-    where: Array | None = None  # (steps, sources, batch), False for padding; None for no padding
+    rows: ArrayLike  # (steps, sources, batch)
+    new_epoch: ArrayLike  # (steps,), True where memories are refreshed
+    rate_factor: ArrayLike  # (steps,), multiplies every lane's learning rate
+    where: ArrayLike | None = None  # like `rows`, False for padding; None if there is none
 
     def chunk(self, first: int, length: int) -> tuple["Schedule", int]:
         """Steps from `first` on, filled up to `length`, and how many of them are to be run."""
-        part = jax.tree.map(lambda leaf: np.asarray(leaf[first : first + length]), self)
+        part = jax.tree.map(lambda leaf: np.asarray(leaf)[first : first + length], self)
         steps = len(part.rows)
         fill = [(0, length - steps)]
-        return jax.tree.map(
-            lambda leaf: np.pad(leaf, fill + [(0, 0)] * (leaf.ndim - 1)), part
-        ), steps
+        return jax.tree.map(lambda x: np.pad(x, fill + [(0, 0)] * (x.ndim - 1)), part), steps
+
+
+class Batch(NamedTuple):
+    """Examples of one step."""
+
+    inputs: Any  # whatever the network takes; the training loop only looks rows up in it
+    targets: Array
+    rows: Array  # their places in the training set
+    where: Array | None = None  # False for padding, the rank of the targets
 
 
 class TrainState(NamedTuple):
@@ -141,7 +149,7 @@ def train(
     Returns:
         The new state, and the training loss of every step and lane, nan for steps not run.
     """
-    steps = len(schedule.rows) if steps is None else steps
+    steps = np.shape(schedule.rows)[0] if steps is None else steps
     return _train(recipe, state, sources, lanes, schedule, jnp.asarray(steps, jnp.int32))
 
 
@@ -165,7 +173,9 @@ def _train(recipe, state, sources, lanes, schedule, steps):
         state = _refresh(recipe, state, sources, lanes, now.new_epoch)
         leaves = (state.params, state.variables, state.optimizer, state.memory)
         leaves, loss = step(leaves, lanes, now, state.step)
-        return TrainState(*leaves, state.step + 1), losses.at[index].set(loss)
+        params, variables, optimizer, memory = leaves
+        new = TrainState(params, variables, optimizer, memory, state.step + 1)
+        return new, losses.at[index].set(loss)
 
     losses = jnp.full((len(schedule.rows), len(lanes.source)), jnp.nan)
     return lax.fori_loop(0, steps, body, (state, losses))
@@ -183,11 +193,32 @@ def _refresh(recipe, state, sources, lanes, new_epoch):
 
 
 def _step(recipe, sources, leaves, lane, now, step):
-    """One step of one lane."""
-    params, variables, optimizer_state, memory = leaves
+    """One step of one lane, on rows of its source."""
     rows = now.rows[lane.source]
     where = None if now.where is None else now.where[lane.source]
     inputs, targets = (leaf[lane.source, rows] for leaf in sources)
+    batch = Batch(inputs, targets, rows, where)
+    return update(recipe, leaves, lane, batch, now.rate_factor, step)
+
+
+def update(
+    recipe: Recipe, leaves: Leaves, lane: Lanes, batch: Batch, rate_factor: Array, step: Array
+) -> tuple[Leaves, Array]:
+    """One step of one training on a batch that is at hand; what all loops share.
+
+    Args:
+        recipe: network, method and optimiser.
+        leaves: parameters, variables, state of the optimiser and memory, without a lane axis.
+        lane: its learning rate and key, without a lane axis.
+        batch: the examples.
+        rate_factor: multiplies the learning rate.
+        step: the number of steps before this one; with `lane.key` it gives the random key.
+
+    Returns:
+        The new leaves and the training loss.
+    """
+    params, variables, optimizer_state, memory = leaves
+    inputs, targets, rows, where = batch
     key = jax.random.fold_in(lane.key, step)
 
     def predict(params):
@@ -201,7 +232,7 @@ def _step(recipe, sources, leaves, lane, now, step):
         return values.mean(where=where), new_variables
 
     (loss, variables), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
-    optimizer = recipe.full_optimizer(lane.learning_rate, now.rate_factor)
+    optimizer = recipe.full_optimizer(lane.learning_rate, rate_factor)
     updates, optimizer_state = optimizer.update(
         gradients,
         optimizer_state,

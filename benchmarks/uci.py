@@ -17,7 +17,6 @@ from benchmarks.uci_plan import BUDGETS, PAPER_METHODS, SPLITS, Job, check_names
 from benchmarks.workers import Report, default_workers, run_jobs
 
 
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The choice of cells, and where things are."""
     add_data_argument(parser)

@@ -67,7 +67,7 @@ def prepare(names: list[str], argument: Path | None, cache_dir: Path) -> dict[st
         paths[name] = cache_dir / _fingerprint(folder) / f"{name}.npz"
         if not paths[name].exists():
             buffer = io.BytesIO()
-            np.savez(buffer, **_read_texts(folder))
+            np.savez(buffer, **_read_texts(folder))  # type: ignore[arg-type]
             write_atomically(paths[name], buffer.getvalue())
     return paths
 

@@ -149,7 +149,7 @@ def _train_lanes(
     params, lanes = draw_lanes(job, recipe, prepared.features)
     state = start(recipe, params, None, prepared.train, lanes)
     length = BUDGETS[job.optimizer].chunk
-    for first in range(0, len(schedule.rows), length):
+    for first in range(0, np.shape(schedule.rows)[0], length):
         chunk, steps = schedule.chunk(first, length)
         state, _ = train(recipe, state, prepared.train, lanes, chunk, steps)
         jax.block_until_ready(state.step)

@@ -6,7 +6,9 @@ the next job from it, so that neighbouring jobs, which share compiled programs, 
 worker; a worker whose stretch is empty takes the last job of the longest one.
 """
 
+import itertools
 import os
+import resource
 import threading
 import time
 import traceback
@@ -62,17 +64,15 @@ def run_jobs(function: Job, jobs: Sequence[Any], *, workers: int, report: Report
             theirs.close()
             processes.append(process)
             connections[ours] = index
-        return os_peak() + _dispatch(connections, queues, report)
+        return own_peak_memory() + _dispatch(connections, queues, report)
     finally:
         for process in processes:
             process.terminate()
             process.join()
 
 
-def os_peak() -> int:
+def own_peak_memory() -> int:
     """The peak memory of this process alone; its children report their own."""
-    import resource
-
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
@@ -84,7 +84,9 @@ def _dispatch(connections: dict[Connection, int], queues: list[list[Any]], repor
             try:
                 kind, value = connection.recv()
             except EOFError:
-                raise RuntimeError("A worker process died. Run the command again to go on.") from None
+                raise RuntimeError(
+                    "A worker process died. Run the command again to go on."
+                ) from None
             if kind == "failed":
                 raise RuntimeError(f"A job failed in a worker process:\n{value}")
             if kind == "progress":
@@ -99,7 +101,7 @@ def _dispatch(connections: dict[Connection, int], queues: list[list[Any]], repor
 
 def _stretches(jobs: Sequence[Any], workers: int) -> list[list[Any]]:
     bounds = [round(i * len(jobs) / workers) for i in range(workers + 1)]
-    return [list(jobs[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [list(jobs[a:b]) for a, b in itertools.pairwise(bounds)]
 
 
 def _next_job(queues: list[list[Any]], index: int) -> tuple[Any] | None:
@@ -119,7 +121,7 @@ def _serve(function: Job, connection: Connection, core: int, parent: int) -> Non
             connection.send(("ready", None))
             job = connection.recv()
             if job is None:
-                connection.send(("finished", os_peak()))
+                connection.send(("finished", own_peak_memory()))
                 return
             function(job[0], lambda amount: connection.send(("progress", amount)))
     except Exception:
