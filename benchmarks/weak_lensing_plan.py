@@ -1,0 +1,88 @@
+"""What the weak-lensing table consists of: settings, presets, jobs and their names. Free of JAX."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.weak_lensing_simulator import Simulation
+
+SEEDS = (0, 1, 2, 3, 4)
+METHODS = ("nll", "beta_nll", "faithful", "fisher8", "fisher8_radius")
+PAPER_METHODS = METHODS[:4]
+LABELS = {
+    "nll": "NLL",
+    "beta_nll": "beta-NLL 0.5",
+    "faithful": "Faithful",
+    "fisher8": "Fisher8",
+    "fisher8_radius": "Fisher8 + KL radius",
+}
+
+
+class Budget(NamedTuple):
+    """How long and how fast a network is trained."""
+
+    epochs: int
+    batch: int
+    learning_rate: float
+    rate_patience: int  # epochs without a better score before the rate is halved
+    stop_patience: int  # and before the training ends
+    min_rate: float = 1e-7
+    factor: float = 0.5
+
+
+class Preset(NamedTuple):
+    """Maps, noise, length and network."""
+
+    simulation: Simulation
+    galaxies: float  # per square arcminute
+    budget: Budget
+    seeds: tuple[int, ...]
+    channels: tuple[int, ...] = (16, 32, 64, 128)
+    dense: tuple[int, ...] = (512, 128)
+
+
+PRESETS = {
+    # Ten times the galaxies make up for a small part of the area; a fiftieth of the steps is made
+    # up for by a larger rate.
+    "quick": Preset(
+        Simulation(96, 48, 64, 30),
+        300.0,
+        Budget(40, 32, 5e-3, 5, 16),
+        SEEDS[:3],
+    ),
+    "full": Preset(Simulation(1424, 176, 101, 256), 30.0, Budget(100, 32, 1e-3, 12, 40), SEEDS),
+}
+
+
+class Job(NamedTuple):
+    """One training of one method."""
+
+    maps: str  # simulated or challenge
+    method: str
+    seed: int
+    galaxies: float
+    budget: Budget
+    channels: tuple[int, ...]
+    dense: tuple[int, ...]
+    folder: Path
+    size: str  # height x width x cosmologies x realisations
+    results: Path
+    scratch: Path
+
+    @property
+    def cell(self) -> str:
+        """The name of the result in the store."""
+        return f"weak_lensing/{self.maps}-{self.size}/{self.method}-seed{self.seed}"
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What defines the result."""
+        return {
+            "maps": self.maps,
+            "size": self.size,
+            "galaxies": self.galaxies,
+            "method": self.method,
+            "seed": self.seed,
+            "channels": list(self.channels),
+            "dense": list(self.dense),
+            **self.budget._asdict(),
+        }
