@@ -11,7 +11,7 @@ from jax import Array
 
 from benchmarks.methods import METHODS, Method, with_fields
 from benchmarks.networks import Mlp, Params, affine
-from benchmarks.rotated_mnist_plan import SETTINGS, Job
+from benchmarks.rotated_mnist_plan import HYPERPARAMETERS, SETTINGS, Job
 from benchmarks.training import Recipe
 from fisher8_jax import Gaussian
 from fisher8_jax.losses import make_objective
@@ -20,11 +20,6 @@ MOMENTUM = 0.9
 NATURAL_CLIP = 10.0
 # The public script gives tensors of one element, here the two biases of Faithful, a tenth.
 FAITHFUL_BIAS_RATE = 0.1
-# The radius at full length; steps are proportional to its root.
-MAX_KL = 1e-6
-COLLIER_TEMPERATURE = 0.1
-# The batch of the Trustable loss is averaged, so the step is the rate times this share of the way.
-TRUSTABLE = {"step_size": 0.3, "mean_bound": 1.0, "scale_bound": 1.0}
 
 _softplus_variance = functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
 
@@ -32,19 +27,19 @@ _softplus_variance = functools.partial(Gaussian.from_softplus_variance, min_vari
 def _method_table() -> dict[str, Method]:
     linear = {"link": Gaussian, "label": SETTINGS["fisher8"].label}
     fisher8 = with_fields(METHODS["fisher8"], **linear)
-    collier = make_objective("collier", temperature=COLLIER_TEMPERATURE)
+    collier = make_objective("collier", **HYPERPARAMETERS["collier"])
+    trustable = make_objective("trustable", **HYPERPARAMETERS["trustable"])
+    radius = HYPERPARAMETERS["fisher8_radius"]
     return {
         "natural_nll": METHODS["natural_nll"],
         "beta_nll": with_fields(METHODS["beta_nll"], link=_softplus_variance),
         "beta_nll_1": with_fields(METHODS["beta_nll_1"], link=_softplus_variance),
         "faithful": with_fields(METHODS["faithful"], link=_softplus_variance),
         "collier": with_fields(METHODS["collier"], objective=collier),
-        "trustable": with_fields(
-            METHODS["trustable"], objective=make_objective("trustable", **TRUSTABLE)
-        ),
+        "trustable": with_fields(METHODS["trustable"], objective=trustable),
         "fisher8_prior": fisher8,
         "fisher8": fisher8,
-        "fisher8_radius": with_fields(fisher8, max_kl=MAX_KL, radius_mode="target"),
+        "fisher8_radius": with_fields(fisher8, **radius, radius_mode="target"),
         "untrained": fisher8,
     }
 
@@ -95,7 +90,7 @@ def predictive_link(job: Job) -> Callable[[Gaussian], Gaussian]:
         return lambda dist: dist
     from fisher8_jax.losses import collier_predictive
 
-    return functools.partial(collier_predictive, temperature=COLLIER_TEMPERATURE)
+    return functools.partial(collier_predictive, **HYPERPARAMETERS["collier"])
 
 
 def representation(method: str, params: Params, inputs: Array) -> Array:

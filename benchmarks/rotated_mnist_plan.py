@@ -34,7 +34,7 @@ SETTINGS = {
     "beta_nll_1": Setting("beta-NLL 1.0", 0.1, "constant", 100.0, True, paper="beta_nll_1.0"),
     "faithful": Setting("Faithful", 0.1, "constant", 100.0, True, paper="faithful"),
     "collier": Setting("Collier", 1e-3, "cosine", 0.0, compressed=True, paper="collier"),
-    "trustable": Setting("Trustable", 0.1, "cosine", 0.0, paper="trustable"),
+    "trustable": Setting("Trustable", 1e-2, "cosine", 0.0, compressed=True, paper="trustable"),
     "fisher8_prior": Setting(
         "Fisher8, lambda 0.1", 5e-6, "constant", 0.1, True, True, paper="fisher8_prior_0.1"
     ),
@@ -43,6 +43,15 @@ SETTINGS = {
     ),
     "fisher8_radius": Setting("Fisher8 + KL radius", 1.0, "cosine", 0.0, compressed=True),
     "untrained": Setting("Untrained network", 0.0),
+}
+
+
+# What is particular to a method. The radius is that of the full length; steps are proportional to
+# its root. Temperature and bounds are in units of the scaled targets.
+HYPERPARAMETERS: dict[str, dict[str, float]] = {
+    "collier": {"temperature": 0.0},
+    "trustable": {"step_size": 0.3, "mean_bound": 1.0, "scale_bound": 1.0},
+    "fisher8_radius": {"max_kl": 5e-6},
 }
 
 
@@ -55,7 +64,7 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    "quick": Preset(8, SEEDS[:2], False),
+    "quick": Preset(5, SEEDS[:2], False),
     "full": Preset(FULL_EPOCHS, SEEDS, True),
 }
 
@@ -107,6 +116,7 @@ class Job(NamedTuple):
             "rate_factor": self.rate_factor,
             "schedule": self.schedule,
             "prior": "grid" if self.prior is None else self.prior,
+            **HYPERPARAMETERS.get(self.method, {}),
         }
 
     @property
