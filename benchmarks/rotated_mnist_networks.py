@@ -90,7 +90,8 @@ def predictive_link(job: Job) -> Callable[[Gaussian], Gaussian]:
         return lambda dist: dist
     from fisher8_jax.losses import collier_predictive
 
-    return functools.partial(collier_predictive, **HYPERPARAMETERS["collier"])
+    temperature = HYPERPARAMETERS["collier"]["temperature"]
+    return functools.partial(collier_predictive, temperature=temperature)
 
 
 def representation(method: str, params: Params, inputs: Array) -> Array:

@@ -51,7 +51,7 @@ SETTINGS = {
 HYPERPARAMETERS: dict[str, dict[str, float]] = {
     "collier": {"temperature": 0.0},
     "trustable": {"step_size": 0.3, "mean_bound": 1.0, "scale_bound": 1.0},
-    "fisher8_radius": {"max_kl": 5e-6},
+    "fisher8_radius": {"max_kl": 1e-5},
 }
 
 

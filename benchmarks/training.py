@@ -110,9 +110,9 @@ class Batch(NamedTuple):
     """Examples of one step."""
 
     inputs: Any  # whatever the network takes; the training loop only looks rows up in it
-    targets: Array
-    rows: Array  # their places in the training set
-    where: Array | None = None  # False for padding, the rank of the targets
+    targets: ArrayLike
+    rows: ArrayLike  # their places in the training set
+    where: ArrayLike | None = None  # False for padding, the rank of the targets
 
 
 class TrainState(NamedTuple):

@@ -1,4 +1,4 @@
-"""Batches for a network that reads maps: padded to one size, prepared ahead, spread over devices."""
+"""Batches for a network that reads maps: of one size, prepared ahead, spread over devices."""
 
 import queue
 import threading
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
 
 from benchmarks.training import Batch
 from benchmarks.weak_lensing_data import Maps, Scales
@@ -21,8 +21,8 @@ AHEAD = 3
 class Inputs(NamedTuple):
     """What the network takes."""
 
-    images: Array  # (batch, height, width, 1)
-    where: Array  # (batch,), False for padding, which must not enter batch statistics
+    images: ArrayLike  # (batch, height, width, 1)
+    where: ArrayLike  # (batch,), False for padding, which must not enter batch statistics
 
 
 def epoch_numbers(rng: np.random.Generator, rows: np.ndarray, batch: int) -> list[np.ndarray]:

@@ -11,7 +11,6 @@ import numpy as np
 from jax import Array, lax
 
 from benchmarks.networks import Params, Variables
-from benchmarks.weak_lensing_batches import Inputs
 
 
 def _uniform(fan_in: int) -> Any:
@@ -110,24 +109,35 @@ class Cnn:
         self,
         params: Params,
         variables: Variables,
-        inputs: Inputs,
+        inputs: Any,
         *,
         key: Array | None = None,
         severed: bool = False,
         train: bool = False,
     ) -> tuple[tuple[Array, ...], Variables]:
-        """Outputs of shape (batch, targets) each, and the running statistics."""
+        """Outputs of shape (batch, targets) each, and the running statistics.
+
+        Args:
+            params: from `init`.
+            variables: running statistics, from `init`.
+            inputs: images and a mask of those that count, see `Inputs`.
+            key: for dropout; needed in training.
+            severed: only the means train the trunk.
+            train: whether batch statistics and dropout are used.
+        """
+        images, where = inputs
         trunk, head = self._parts
         state = {"params": params["trunk"], "batch_stats": variables}
+        hidden: Any
         if train:
+            assert key is not None
             hidden, changed = trunk.apply(
-                state, *inputs, train=True, rngs={"dropout": key}, mutable=["batch_stats"]
+                state, images, where, train=True, rngs={"dropout": key}, mutable=["batch_stats"]
             )
             variables = changed["batch_stats"]
         else:
-            hidden = trunk.apply(state, *inputs, train=False)
-        outputs = head.apply({"params": params["head"]}, hidden)
-        rest = outputs
-        if severed:
-            rest = head.apply({"params": params["head"]}, lax.stop_gradient(hidden))
+            hidden = trunk.apply(state, images, where, train=False)
+        weights = {"params": params["head"]}
+        outputs: Any = head.apply(weights, hidden)
+        rest: Any = head.apply(weights, lax.stop_gradient(hidden)) if severed else outputs
         return (outputs[:, 0], *(rest[:, index] for index in range(1, self.outputs))), variables

@@ -44,9 +44,9 @@ PRESETS = {
     # Ten times the galaxies make up for a small part of the area; a fiftieth of the steps is made
     # up for by a larger rate.
     "quick": Preset(
-        Simulation(96, 48, 64, 30),
-        300.0,
-        Budget(40, 32, 5e-3, 5, 16),
+        Simulation(64, 32, 64, 30),
+        1000.0,
+        Budget(25, 32, 1e-2, 4, 12),
         SEEDS[:3],
     ),
     "full": Preset(Simulation(1424, 176, 101, 256), 30.0, Budget(100, 32, 1e-3, 12, 40), SEEDS),
