@@ -6,7 +6,7 @@ state may hold anything JAX knows.
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 
 
 class Checkpoints:
-    """The newest states of one training; older ones are removed.
+    """The newest states of one training; older ones are removed. To be used in a `with` block.
 
     Args:
         folder: a folder of this training's own, made when the first state is saved.
@@ -25,6 +25,14 @@ class Checkpoints:
         self.folder = Path(folder).absolute()
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True)
         self._manager = ocp.CheckpointManager(self.folder, options=options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Waits until everything is on disk, also when an error ends the training."""
+        self._manager.wait_until_finished()
+        self._manager.close()
 
     def save(self, step: int, tree: Any) -> None:
         """Starts to write `tree`; the copy is taken at once, the writing runs beside the training.
@@ -50,12 +58,6 @@ class Checkpoints:
         ]
         return jax.tree.unflatten(structure, placed)
 
-    def close(self) -> None:
-        """Waits until everything is on disk."""
-        self._manager.wait_until_finished()
-        self._manager.close()
-
     def remove(self) -> None:
-        """Deletes all states: the training has ended and its result is stored."""
-        self.close()
+        """Deletes all states, after the `with` block: the training has ended."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -119,15 +119,24 @@ def fit(
     history = _empty_history(job.epochs)
     if job.epochs == 0:
         return state, history
-    checkpoints = Checkpoints(folder)
+    with Checkpoints(folder) as checkpoints:
+        state, history = _train_epochs(
+            job, recipe, problem, sources, lanes, (state, history), checkpoints, report
+        )
+    checkpoints.remove()
+    return state, history
+
+
+def _train_epochs(job, recipe, problem, sources, lanes, progress, checkpoints, report):
+    """The epochs that are left."""
+    state, history = progress
+    rows = sources.inputs.shape[1]
     done = checkpoints.latest() or 0
     if done:
         state, history = checkpoints.restore(done, (state, history))
         report(done)
     for epoch in range(done, job.epochs):
-        state, losses = train(
-            recipe, state, sources, lanes, epoch_schedule(job, len(inputs), epoch)
-        )
+        state, losses = train(recipe, state, sources, lanes, epoch_schedule(job, rows, epoch))
         history.loss[epoch] = np.mean(losses)
         report(1)
         if epoch + 1 in history.epoch:
@@ -135,7 +144,6 @@ def fit(
             index = int(np.flatnonzero(history.epoch == epoch + 1)[0])
             history.scores[index] = evaluate(job, recipe, params, problem)
             checkpoints.save(epoch + 1, (state, history))
-    checkpoints.remove()
     return state, history
 
 

@@ -3,6 +3,10 @@
 A method's learning rate is that of the full length of 500 epochs. Shorter trainings of small rates
 are *compressed in time*: the rate is multiplied by 500/epochs, so that the sum of the rates over
 all steps stays the same. Rates that are already as large as training bears are kept.
+
+The published schedule of Fisher8, a cosine from 5e-6, travels half as far as the published figures
+need. A cosine from 1e-5 and a constant 5e-6 both travel that far; the cosine is the default, since
+a compressed constant rate ends with large steps.
 """
 
 from pathlib import Path
@@ -36,10 +40,10 @@ SETTINGS = {
     "collier": Setting("Collier", 1e-3, "cosine", 0.0, compressed=True, paper="collier"),
     "trustable": Setting("Trustable", 1e-2, "cosine", 0.0, compressed=True, paper="trustable"),
     "fisher8_prior": Setting(
-        "Fisher8, lambda 0.1", 5e-6, "constant", 0.1, True, True, paper="fisher8_prior_0.1"
+        "Fisher8, lambda 0.1", 1e-5, "cosine", 0.1, True, True, paper="fisher8_prior_0.1"
     ),
     "fisher8": Setting(
-        "Fisher8, lambda 0", 5e-6, "constant", 0.0, compressed=True, paper="fisher8_prior_0"
+        "Fisher8, lambda 0", 1e-5, "cosine", 0.0, compressed=True, paper="fisher8_prior_0"
     ),
     "fisher8_radius": Setting("Fisher8 + KL radius", 1.0, "cosine", 0.0, compressed=True),
     "untrained": Setting("Untrained network", 0.0),

@@ -136,16 +136,16 @@ def fit(job: Job, recipe: Recipe, data: Prepared, report: Report) -> tuple[Progr
     sharding = batch_sharding(job.budget.batch)
     progress = jax.device_put(_start(job, recipe, data), replicated(sharding))
     progress = progress._replace(plateau=_start_plateau(job.budget), history=_history(job.budget))
-    checkpoints = Checkpoints(job.scratch / job.cell)
-    epoch = checkpoints.latest() or 0
-    if epoch:
-        progress = checkpoints.restore(epoch, progress)
-        report(epoch)
-    while epoch < job.budget.epochs and not has_ended(job.budget, progress.plateau):
-        progress = train_epoch(job, recipe, data, progress, epoch)
-        epoch += 1
-        checkpoints.save(epoch, progress)
-        report(1)
+    with Checkpoints(job.scratch / job.cell) as checkpoints:
+        epoch = checkpoints.latest() or 0
+        if epoch:
+            progress = checkpoints.restore(epoch, progress)
+            report(epoch)
+        while epoch < job.budget.epochs and not has_ended(job.budget, progress.plateau):
+            progress = train_epoch(job, recipe, data, progress, epoch)
+            epoch += 1
+            checkpoints.save(epoch, progress)
+            report(1)
     report(job.budget.epochs - epoch)
     checkpoints.remove()
     return progress, epoch
@@ -243,7 +243,8 @@ def _start(job: Job, recipe: Recipe, data: Prepared) -> Progress:
     assert isinstance(network, Cnn)
     shape = data.maps.survey.mask.shape
     params, variables = network.init(seed_of("weak_lensing", job.seed, "init"), shape)
-    optimizer = recipe.full_optimizer(jnp.ones(()), jnp.ones(())).init(params)
+    # Compiled, so that no two leaves share a buffer: they are given up to the first step.
+    optimizer = jax.jit(recipe.full_optimizer(jnp.ones(()), jnp.ones(())).init)(params)
     best = jax.tree.map(jnp.copy, (params, variables))
     leaves = (params, variables, optimizer, ())
     return Progress(leaves, best, _start_plateau(job.budget), _history(job.budget))
