@@ -41,12 +41,12 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    # Ten times the galaxies make up for a small part of the area; a fiftieth of the steps is made
-    # up for by a larger rate.
+    # More galaxies make up for a small part of the area, a larger rate for a small part of the
+    # steps.
     "quick": Preset(
         Simulation(64, 32, 64, 30),
         1000.0,
-        Budget(25, 32, 1e-2, 4, 12),
+        Budget(20, 32, 1e-2, 2, 10),
         SEEDS[:3],
     ),
     "full": Preset(Simulation(1424, 176, 101, 256), 30.0, Budget(100, 32, 1e-3, 12, 40), SEEDS),
