@@ -22,6 +22,7 @@ PAPER_METRICS = ("rmse_degrees", "nll", "ece", "feature_accuracy_percent")
 DIGITS = (2, 3, 3, 1)
 HEADINGS = ("RMSE, degrees", "NLL", "ECE", "features, %")
 REGIMES = ("independent", "dependent")
+TITLES = ("Noise independent of the digit", "Noise that depends on the digit")
 
 
 class Row(NamedTuple):
@@ -122,11 +123,11 @@ def markdown(store: Store, images: str = "mnist") -> str:
     if not rows:
         return ""
     parts = []
-    for regime in REGIMES:
+    for regime, title in zip(REGIMES, TITLES, strict=True):
         lines = [row for row in rows if row.regime == regime]
         if not lines:
             continue
-        parts.append(f"### Noise {regime} of the digit\n")
+        parts.append(f"### {title}\n")
         parts.append("| method | training | lambda | " + " | ".join(HEADINGS) + " | seeds |")
         parts.append("|---" * (len(HEADINGS) + 4) + "|")
         for row in lines:
@@ -163,7 +164,7 @@ def figure(store: Store, images: str = "mnist") -> Any:
         for index, heading in enumerate(HEADINGS[:2]):
             axes[index, column].plot(share, scores[:, index], style, color=color, lw=1)
             axes[index, column].set_ylabel(heading)
-        axes[0, column].set_title(f"noise {spec['regime']} of the digit")
+        axes[0, column].set_title(TITLES[column])
         axes[1, column].set_xlabel("share of the training")
     used = {cell["spec"]["method"] for cell in cells}
     lines = [

@@ -13,7 +13,7 @@ import optax
 import pytest
 from scipy import stats
 
-from benchmarks import rotated_mnist, rotated_mnist_jobs
+from benchmarks import rotated_mnist, rotated_mnist_jobs, rotated_mnist_report
 from benchmarks.data_dir import DataUnavailableError
 from benchmarks.rotated_mnist_data import (
     Problem,
@@ -412,3 +412,35 @@ def test_collier_predicts_with_its_temperature(tmp_path, monkeypatch):
     link = rotated_mnist_networks.predictive_link(types.SimpleNamespace(method="collier"))
     latent = Gaussian(jnp.zeros(1), jnp.log(jnp.full(1, 9.0)))
     assert float(link(latent).std[0]) == pytest.approx(5.0)
+
+
+def stored_cell(store, tmp_path, rmse, **fields):
+    job = make_job(tmp_path, images="mnist", epochs=5, **fields)
+    history = {"loss": [1.0], "epoch": [5], "scores": [[rmse, 4.0, None]]}
+    result = {"rmse": rmse, "nll": 4.2, "ece": None, "feature_accuracy": 80.0, "history": history}
+    store.write(job.cell, spec=job.spec, result=result, provenance={})
+
+
+def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
+    store = Store(tmp_path)
+    assert rotated_mnist_report.markdown(store) == ""
+    assert rotated_mnist_report.figure(store) is None
+    for seed, rmse in ((1, 14.0), (2, 16.0)):
+        stored_cell(store, tmp_path, rmse, seed=seed)
+    stored_cell(store, tmp_path, 20.0, regime="dependent")
+    stored_cell(store, tmp_path, 12.0, method="fisher8_radius", learning_rate=1.0)
+    trial = make_job(tmp_path, images="mnist", prior=None).grid_cell(0.1)
+    store.write(trial, spec={}, result={"validation_nll": 1.0}, provenance={})
+    first, radius, dependent = rotated_mnist_report.table_rows(store)
+    assert first.seeds == (1, 2)
+    assert first.mean[0] == 15
+    assert first.std[0] == 1
+    assert math.isnan(first.mean[2])
+    assert first.learning_rate == pytest.approx(5e-4)
+    assert first.paper[:2] == (14.709, 4.252)  # the published row of lambda = 0
+    assert radius.paper is None
+    assert dependent.regime == "dependent"
+    text = rotated_mnist_report.markdown(store)
+    assert "15.00 ± 1.00 (14.71)" in text
+    assert "Noise that depends on the digit" in text
+    assert len(rotated_mnist_report.figure(store).axes) == 4

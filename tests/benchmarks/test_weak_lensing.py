@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 
-from benchmarks import weak_lensing, weak_lensing_jobs
+from benchmarks import weak_lensing, weak_lensing_jobs, weak_lensing_report
 from benchmarks.data_dir import DataUnavailableError
 from benchmarks.store import Store
 from benchmarks.training import Batch
@@ -493,6 +493,27 @@ def test_simulation_of_the_real_size_takes_the_real_mask(tmp_path, folder):
     found = weak_lensing._real_mask(args, Simulation(1424, 176))
     np.testing.assert_array_equal(found, mask)
     assert weak_lensing._real_mask(args, SMALL) is None
+
+
+def test_report_keeps_simulated_and_real_maps_apart(folder, tmp_path):
+    store = Store(tmp_path)
+    assert weak_lensing_report.markdown(store) == ""
+    assert weak_lensing_report.figure(store) is None
+    metrics = dict.fromkeys(weak_lensing_report.METRICS, 0.5)
+    for maps, seed, score in (("simulated", 0, 1.0), ("simulated", 1, 3.0), ("challenge", 0, 8.0)):
+        job = make_job(folder, tmp_path, maps=maps, seed=seed)
+        result = {**metrics, "score": score, "epochs": 1, "history": [[1.0, score, None]]}
+        store.write(job.cell, spec=job.spec, result=result, provenance={})
+    real, simulated = weak_lensing_report.table_rows(store)
+    assert simulated.mean[0] == 2
+    assert simulated.std[0] == 1
+    assert simulated.paper is None
+    assert real.paper[0] == 8.528  # the published score of Fisher8
+    text = weak_lensing_report.markdown(store)
+    assert "2.000 ± 1.000" in text
+    assert text.count("### ") == 2
+    assert "8.000 (8.528)" in text
+    assert len(weak_lensing_report.figure(store).axes) == 1
 
 
 def run_command(tmp_path, name, **options):
