@@ -24,9 +24,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("deterministic")
 
 # All code blocks of one page share a namespace and run from top to bottom.
-pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser()], patterns=["README.md", "docs/**/*.md"]
-).pytest()
+pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"]).pytest()
 
 
 @pytest.fixture(autouse=True)

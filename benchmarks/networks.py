@@ -27,6 +27,8 @@ from jax import Array, lax
 Params = Any
 Variables = Any
 
+_FIRST, _REST = slice(0, 1), slice(1, None)
+
 
 class Network(Protocol):
     """What the training loop asks of a network; instances must be hashable."""
@@ -89,10 +91,15 @@ class Mlp:
         train: bool = False,
     ) -> tuple[tuple[Array, ...], Variables]:
         hidden = self.features(params, inputs)
-        outputs = affine(hidden, params["head"])
-        others = affine(lax.stop_gradient(hidden), params["head"]) if severed else outputs
-        rest = tuple(others[..., index] for index in range(1, self.outputs))
-        return (outputs[..., 0], *rest), variables
+        head = params["head"]
+        if not severed:
+            outputs = affine(hidden, head)
+            return tuple(outputs[..., index] for index in range(self.outputs)), variables
+        # Two products: in one, a scale that overflowed would reach the trunk as 0 * inf.
+        first, rest = ({k: v[..., cut] for k, v in head.items()} for cut in (_FIRST, _REST))
+        mean, others = affine(hidden, first), affine(lax.stop_gradient(hidden), rest)
+        scales = tuple(others[..., index] for index in range(self.outputs - 1))
+        return (mean[..., 0], *scales), variables
 
 
 def affine(inputs: Array, layer: Params) -> Array:

@@ -4,26 +4,20 @@ import importlib.metadata
 import os
 import platform
 import resource
-import shlex
-import sys
-from collections.abc import Sequence
 from typing import Any
 
 RECORDED_PACKAGES = ("jax", "jaxlib", "optax", "numpy")
 
 
-def provenance(command: Sequence[str] | None = None) -> dict[str, Any]:
-    """The record that accompanies each cell."""
+def provenance(command: str) -> dict[str, Any]:
+    """The record that accompanies each cell.
+
+    Args:
+        command: the shortest command that computes this cell, the same whatever larger run it was
+            part of; so an interrupted and resumed run leaves the same bytes.
+    """
     versions = {name: importlib.metadata.version(name) for name in RECORDED_PACKAGES}
-    return {
-        "command": shlex.join(command_line() if command is None else command),
-        "versions": {"python": platform.python_version(), **versions},
-    }
-
-
-def command_line() -> list[str]:
-    """The command as a reader would type it, without the place of the interpreter."""
-    return ["python", "-m", "benchmarks", *sys.argv[1:]]
+    return {"command": command, "versions": {"python": platform.python_version(), **versions}}
 
 
 def machine() -> dict[str, Any]:

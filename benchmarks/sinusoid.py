@@ -3,7 +3,8 @@
 Four methods, five seeds together, 700,000 steps. The training is kept after every 10,000 steps; a
 second start goes on from there and ends with the same numbers. `--setting literal` is the published
 description with PyTorch's default initialisation, `spread` places the first layer's units over the
-domain, and `best`, the default, adds momentum and a cosine decay. `python -m benchmarks report` draws the figure.
+domain, and `best`, the default, adds momentum and a cosine decay. `python -m
+benchmarks report` draws the figure.
 """
 
 import argparse
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--setting", default="best", choices=tuple(SETTINGS))
     parser.add_argument("--steps", type=int, default=700_000)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--chunk", type=int, default=10_000, help="steps between checkpoints")
     parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS)
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="unfinished trainings")
     parser.add_argument("--workers", type=int, default=None, help="default: one per core on CPU")
@@ -32,7 +34,16 @@ def run(args: argparse.Namespace) -> int:
     """Runs what is missing and prints the errors of every method."""
     began = time.perf_counter()
     jobs = [
-        Job(noise, method, args.setting, args.steps, args.seeds, args.results, args.runs)
+        Job(
+            noise=noise,
+            method=method,
+            setting=args.setting,
+            steps=args.steps,
+            seeds=args.seeds,
+            chunk=args.chunk,
+            results=args.results,
+            runs=args.runs,
+        )
         for noise in args.noises
         for method in args.methods
     ]

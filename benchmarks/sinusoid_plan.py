@@ -9,7 +9,6 @@ LOW, HIGH = 0.0, 12.0
 POINTS = 1000
 BATCH = 32
 LEARNING_RATE = 1e-3
-CHUNK = 10_000  # steps per compiled call and checkpoint
 
 METHODS = ("fisher8_radius", "fisher8", "nll", "beta_nll")
 
@@ -59,6 +58,7 @@ class Job(NamedTuple):
     setting: str
     steps: int
     seeds: int
+    chunk: int  # steps per compiled call, look and checkpoint
     results: Path
     runs: Path
 
@@ -81,7 +81,18 @@ class Job(NamedTuple):
             "points": POINTS,
             "steps": self.steps,
             "seeds": self.seeds,
+            "chunk": self.chunk,
         }
+
+    @property
+    def command(self) -> str:
+        """What computes it."""
+        choice = f"--noises {self.noise} --methods {self.method} --setting {self.setting}"
+        return f"python -m benchmarks sinusoid {choice} {self._size}"
+
+    @property
+    def _size(self) -> str:
+        return f"--steps {self.steps} --seeds {self.seeds} --chunk {self.chunk}"
 
     @property
     def checkpoint(self) -> Path:

@@ -64,7 +64,7 @@ class Store:
             content = json.loads(path.read_text())
             checksum = content.pop("checksum")
             intact = checksum == _checksum(content)
-        except (OSError, ValueError, AttributeError, KeyError):
+        except (OSError, ValueError, AttributeError, KeyError, TypeError):
             return None
         return content if intact else None
 

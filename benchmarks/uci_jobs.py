@@ -65,7 +65,7 @@ def run_job(job: Job, report: Report) -> None:
     for index, rate in enumerate(job.rates):
         if rate in missing:
             folds = {key: values[index :: len(job.rates)] for key, values in scores.items()}
-            spec, origin = job.spec(rate), provenance()
+            spec, origin = job.spec(rate), provenance(job.command)
             store.write(job.cell(rate), spec=spec, result=folds, provenance=origin)
 
 

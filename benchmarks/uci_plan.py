@@ -56,6 +56,15 @@ class Job(NamedTuple):
             "seed": self.seed,
         }
 
+    @property
+    def command(self) -> str:
+        """What computes the cells of this job."""
+        choice = f"--optimizers {self.optimizer} --methods {self.method} --datasets {self.dataset}"
+        rates = " ".join(f"{rate:g}" for rate in self.rates)
+        others = "" if self.rates == BUDGETS[self.optimizer].rates else f" --rates {rates}"
+        seed = f" --seed {self.seed}" if self.seed else ""
+        return f"python -m benchmarks uci {choice}{others}{seed}"
+
     def steps(self, train_rows: int) -> int:
         """Gradient steps of each training."""
         budget = BUDGETS[self.optimizer]

@@ -14,6 +14,7 @@ The result is not the derivative of any function: Hessians and gradient checks b
 differences have no meaning through it, and a constant factor on the loss has no effect.
 """
 
+import dataclasses
 import functools
 from typing import NamedTuple, TypeVar
 
@@ -148,7 +149,7 @@ def _identity(rule: Rule, dist: SomeFamily, where: Array | None) -> SomeFamily:
 
 
 def _identity_forward(rule, dist, where):
-    return dist, (dist, where)
+    return dist, (_what_natural_needs(dist), where)
 
 
 def _identity_backward(rule, residuals, cotangent):
@@ -237,6 +238,23 @@ def apply_rule(
         result = {name: parts * x for name, x in result.items()}
     leaves = {name: x.astype(getattr(dist, name).dtype) for name, x in result.items()}
     return jax.tree.unflatten(jax.tree.structure(dist), [leaves[n] for n in array_fields(dist)])
+
+
+def _what_natural_needs(dist: SomeFamily) -> SomeFamily:
+    """`dist` without the arrays that its Fisher information does not depend on.
+
+    They would be kept from the forward to the backward pass for nothing; their dtype stays.
+    """
+    if dist.fisher_depends_on is None:
+        return dist
+    return dataclasses.replace(  # type: ignore[type-var]
+        dist,
+        **{
+            name: jnp.zeros((), getattr(dist, name).dtype)
+            for name in array_fields(dist)
+            if name not in dist.fisher_depends_on
+        },
+    )
 
 
 def check_family(name: str, dist: SomeFamily) -> SomeFamily:

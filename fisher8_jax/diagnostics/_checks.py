@@ -17,12 +17,12 @@ def check_family(name: str, dist: Any) -> None:
         )
 
 
-def check_has_batch(dist: Family) -> None:
+def check_has_batch(batch_shape: tuple[int, ...]) -> None:
     """Rejects a single prediction where a batch is needed."""
-    if not dist.batch_shape or dist.batch_shape[0] == 0:
+    if not batch_shape or batch_shape[0] == 0:
         raise ValueError(
-            f"`dist` must hold a batch of predictions along its first axis, got batch shape "
-            f"{dist.batch_shape}. Predict all points at once, for instance with `jax.vmap`."
+            "`dist` must hold a batch of predictions along its first axis, got batch shape "
+            f"{batch_shape}. Predict all points at once, for instance with `jax.vmap`."
         )
 
 
@@ -39,7 +39,7 @@ def check_inputs(inputs: Any) -> Array:
 
 def check_same_length(dist: Family, inputs: Array) -> None:
     """Says that predictions and inputs must be of the same points."""
-    check_has_batch(dist)
+    check_has_batch(dist.batch_shape)
     if dist.batch_shape[0] != inputs.shape[0]:
         raise ValueError(
             f"`dist` must hold one prediction per input: its batch shape is {dist.batch_shape}, "

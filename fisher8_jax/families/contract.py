@@ -20,7 +20,7 @@ method that is implemented here is overridden.
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import jax
 from jax import Array
@@ -46,6 +46,9 @@ def family(cls: FamilyClass) -> FamilyClass:
 
 class Family(abc.ABC):
     """A parametric likelihood in unconstrained coordinates with a known Fisher information."""
+
+    fisher_depends_on: ClassVar[tuple[str, ...] | None] = None
+    """The fields that `natural` reads; None for all of them. Saves memory, changes no result."""
 
     if TYPE_CHECKING:  # A field or a property, as the family likes.
 

@@ -1,7 +1,7 @@
 """The Gaussian with a predicted variance, the likelihood of the Fisher8 paper."""
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,8 @@ class Gaussian(Family):
 
     mean: Array
     log_variance: Array
+
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_variance",)
 
     @classmethod
     def from_log_std(cls, mean: Array, log_std: Array) -> Self:

@@ -1,5 +1,6 @@
 """The latent-variable layer with a temperature, for scalar regression (Collier et al. 2021)."""
 
+import functools
 import math
 from typing import Any
 
@@ -81,7 +82,7 @@ def collier(
         raise ValueError(f"`num_samples` must be at least 1, got {num_samples}.")
 
     def loss(dist: Gaussian, targets: Array) -> Array:
-        return _monte_carlo_nll(dist, targets, temperature, key, num_samples)
+        return _monte_carlo_nll(dist, targets, temperature, key, num_samples=num_samples)
 
     return per_element(loss, dist, targets, where, weights)
 
@@ -104,13 +105,14 @@ def collier_predictive(dist: Gaussian, *, temperature: Any) -> Gaussian:
     return Gaussian(dist.mean, jnp.logaddexp(dist.log_variance, log_noise))
 
 
+# Compiled by itself, so that calls outside of `jit` compile the loop over blocks once.
+@functools.partial(jax.jit, static_argnames="num_samples")
 def _monte_carlo_nll(
-    dist: Gaussian, targets: Array, temperature: Any, key: Array, num_samples: int
+    dist: Gaussian, targets: Array, temperature: Any, key: Array, *, num_samples: int
 ) -> Array:
     dtype = jnp.result_type(dist.mean, targets)
-    mean, std, residual_targets = (
-        at_least_float32(jnp.asarray(x)) for x in (dist.mean, dist.std, targets)
-    )
+    residual = at_least_float32(targets) - at_least_float32(dist.mean)
+    std = at_least_float32(dist.std)
     temperature = jnp.asarray(temperature, std.dtype)
     num_blocks = math.ceil(num_samples / _BLOCK)
 
@@ -118,10 +120,10 @@ def _monte_carlo_nll(
     @jax.checkpoint
     def log_sum_of_block(block: tuple[Array, Array]) -> Array:
         block_key, first = block
-        noise = jax.random.normal(block_key, (_BLOCK, *mean.shape), std.dtype)
-        z = (residual_targets - mean - std * noise) / temperature
+        noise = jax.random.normal(block_key, (_BLOCK, *std.shape), std.dtype)
+        z = (residual[None] - std[None] * noise) / temperature
         is_used = first + jnp.arange(_BLOCK) < num_samples
-        is_used = is_used.reshape((_BLOCK,) + (1,) * mean.ndim)
+        is_used = is_used.reshape((_BLOCK,) + (1,) * std.ndim)
         return logsumexp(-0.5 * jnp.square(z), axis=0, where=is_used)
 
     blocks = (jax.random.split(key, num_blocks), _BLOCK * jnp.arange(num_blocks))

@@ -32,9 +32,9 @@ from fisher8_jax.transforms._measure import (
     push_forward,
 )
 
-# A correction aims a little inside the radius and never shortens by more than tenfold at once.
+# A correction aims a little inside the radius and at most halves the step.
 _AIM = 0.98
-_LARGEST_CORRECTION = 0.1
+_LARGEST_CORRECTION = 0.5
 
 
 class KLRadiusState(NamedTuple):

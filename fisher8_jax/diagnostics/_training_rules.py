@@ -1,0 +1,166 @@
+"""Rules of the doctor that look at the training record."""
+
+import math
+
+import numpy as np
+
+from fisher8_jax.diagnostics._statistics import Thresholds, part_means, split_by_distance
+from fisher8_jax.diagnostics.findings import Finding
+from fisher8_jax.diagnostics.record import TrainingRecord
+
+# Loss curves are compared by tenths of the way, of at least four steps each.
+_PARTS, _FEWEST_STEPS = 10, 40
+
+
+def check_steps(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+    """Are the steps too large? Nan, a loss that climbed back, or predictions that still jump."""
+    evidence, figures = [], {}
+    losses, step_kl = record.series("losses"), record.series("step_kl")
+    if losses is not None and not np.isfinite(losses).all():
+        first = int(np.argmin(np.isfinite(losses)))
+        evidence.append(f"the loss left the finite numbers at step {first}")
+        figures["first_bad_step"] = float(first)
+    elif losses is not None and losses.size >= _FEWEST_STEPS:
+        for name, (rise, error) in _rises(record, losses).items():
+            if rise > limits.material and limits.is_significant(rise, error):
+                evidence.append(f"the training loss ended {rise:.3g} nats above its {name}")
+                figures[f"rise_above_{name.replace(' ', '_')}"] = rise
+    if step_kl is not None:
+        final = float(np.median(step_kl[-max(1, step_kl.size // _PARTS) :]))
+        if not final <= limits.material:
+            evidence.append(
+                f"single steps still move the predictions by {final:.3g} nats per target at the end"
+            )
+            figures["final_step_kl"] = final
+        violent = float(np.mean(step_kl > 1))
+        if violent > 0.01:
+            evidence.append(
+                f"{100 * violent:.0f} % of the steps moved the predictions by more than one nat"
+            )
+            figures["share_of_violent_steps"] = violent
+    if not evidence:
+        return []
+    sentence = f"The learning rate is too high: {'; '.join(evidence)}."
+    advice = f"{_lower(record)} or let it decay, or bound the step by a KL radius."
+    return [Finding("learning_rate_too_high", "error", sentence, figures, advice)]
+
+
+def _rises(record: TrainingRecord, losses: np.ndarray) -> dict[str, tuple[float, float]]:
+    """How far the last tenth lies above the best one and above the first step, with errors."""
+    means, errors = _tenths(record, losses)
+    best = int(np.argmin(means))
+    # The error of a single step is judged from the steps at the end.
+    single = float(losses[-(losses.size // _PARTS) :].std(ddof=1))
+    return {
+        "best tenth": (float(means[-1] - means[best]), math.hypot(errors[-1], errors[best])),
+        "first step": (float(means[-1] - losses[0]), math.hypot(errors[-1], single)),
+    }
+
+
+def _tenths(record: TrainingRecord, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rate = record.series("learning_rate")
+    return part_means(split_by_distance(losses, _PARTS, rate))
+
+
+def check_progress(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+    """Did training stop while the loss was still falling?
+
+    Not asked of steps that are too large, nor when the validation loss says to stop earlier.
+    """
+    if check_steps(record, limits) or check_overfitting(record, limits):
+        return []
+    losses = record.series("losses")
+    if losses is None or losses.size < _FEWEST_STEPS or not np.isfinite(losses).all():
+        return []
+    means, errors = _tenths(record, losses)
+    drop, error = means[-2] - means[-1], math.hypot(errors[-2], errors[-1])
+    if not (drop > limits.material and limits.is_significant(drop, error)):
+        return []
+    typical = (means[0] - means[-1]) / (_PARTS - 1)
+    figures = {"last_drop_in_nats": float(drop), "typical_drop_in_nats": float(typical)}
+    falling = f"the last tenth of the way still lowered the loss by {drop:.3g} nats"
+    # A curve that converges flattens; one that is held back by its step is straight.
+    if drop > 0.5 * typical:
+        sentence = f"The learning rate is too low: {falling}, and the whole curve is that steep."
+        advice = f"{_raise(record)} several times over before training for longer."
+        return [Finding("learning_rate_too_low", "warning", sentence, figures, advice)]
+    sentence = f"Training stopped too early: {falling}."
+    return [Finding("undertrained", "warning", sentence, figures, "Train for more steps.")]
+
+
+def check_overfitting(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+    """Did the loss on held-out data rise again?"""
+    losses = record.series("validation_losses")
+    parts = _PARTS // 2
+    if losses is None or losses.size < 4 * parts or not np.isfinite(losses).all():
+        return []
+    means, errors = part_means(split_by_distance(losses, parts, None))
+    best = int(np.argmin(means))
+    rise, error = means[-1] - means[best], math.hypot(errors[-1], errors[best])
+    if not (rise > limits.material and limits.is_significant(rise, error)):
+        return []
+    position = (best + 0.5) / parts
+    sentence = (
+        f"The network fits noise: the validation loss was best around {100 * position:.0f} % of "
+        f"the training and ended {rise:.3g} nats higher."
+    )
+    figures = {"rise_in_nats": float(rise), "best_position": position}
+    advice = "Stop at the lowest validation loss, regularise, use a smaller network or more data."
+    return [Finding("overfitted", "warning", sentence, figures, advice)]
+
+
+def check_target_scale(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+    """Are the targets far from where a fresh network starts, at mean 0 and variance 1?
+
+    The distance is `KL(N(target_mean, target_std^2) || N(0, 1))`; one nat is the limit. A standard
+    deviation of 2.1 or 0.23 is one nat away; so is a mean of 1.4 at standard deviation 1.
+    """
+    mean = 0.0 if record.target_mean is None else record.target_mean
+    std = 1.0 if record.target_std is None else record.target_std
+    log_std = -math.inf if std == 0 else math.log(std)
+    distance = 0.5 * (std**2 + mean**2 - 1) - log_std
+    if distance <= 1:
+        return []
+    sentence = (
+        f"The scale of the targets is off: the network is trained on targets of mean {mean:.4g} "
+        f"and standard deviation {std:.4g}, {distance:.3g} nats from the mean 0 and standard "
+        "deviation 1 that it starts from."
+    )
+    figures = {"target_mean": mean, "target_std": std, "distance_in_nats": distance}
+    advice = (
+        "Train on `(targets - shift) / scale` with the mean and standard deviation of the training "
+        "targets and bring predictions back with `dist.unscale(shift, scale)`."
+    )
+    return [Finding("target_scale_off", "warning", sentence, figures, advice)]
+
+
+def check_starvation(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+    """Did the top 1 % of points hold most of the mean's gradient during training?"""
+    shares = record.series("top_gradient_share")
+    if shares is None or not np.isfinite(shares).any():
+        return []
+    share = float(np.nanmedian(shares))
+    if share <= 0.5:
+        return []
+    sentence = (
+        f"Most points are starved: in a typical step the top 1 % of points held {100 * share:.0f} "
+        "% of the mean's gradient (about 4 % is usual)."
+    )
+    advice = "Train with `fisher8`, or clip the gradient per point; look for outliers in the data."
+    figures = {"top_gradient_share": share}
+    return [Finding("points_starved", "warning", sentence, figures, advice)]
+
+
+def _lower(record: TrainingRecord) -> str:
+    rate = record.series("learning_rate")
+    return "Lower it" if rate is None else f"Lower it from {rate.max():.3g}"
+
+
+def _raise(record: TrainingRecord) -> str:
+    rate = record.series("learning_rate")
+    return "Raise it" if rate is None else f"Raise it from {rate.max():.3g}"
+
+
+TRAINING_RULES = (check_steps, check_progress, check_overfitting)
+# Possible causes: said only next to something that went wrong.
+CAUSE_RULES = (check_target_scale, check_starvation)

@@ -1,0 +1,206 @@
+"""The shared loop against a plain one, step by step, and against itself in other groupings."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from benchmarks import training
+from benchmarks.methods import METHODS, with_fields
+from benchmarks.networks import Mlp
+from benchmarks.seeds import generator
+from benchmarks.training import Lanes, Recipe, Schedule, Sources, shuffled_rows, stack, start, train
+
+ROWS, FEATURES, BATCH, STEPS = 21, 3, 5, 9
+RATES = (0.01, 0.05)
+FOLDS = 2
+
+
+def make_sources(padded_features: int = FEATURES, padded_rows: int = ROWS) -> Sources:
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(FOLDS, ROWS, FEATURES)).astype(np.float32)
+    targets = (inputs[..., 0] + rng.normal(size=(FOLDS, ROWS))).astype(np.float32)
+    fill = ((0, 0), (0, padded_rows - ROWS))
+    inputs = np.pad(inputs, (*fill, (0, padded_features - FEATURES)))
+    return Sources(jnp.asarray(inputs), jnp.asarray(np.pad(targets, fill)))
+
+
+def make_schedule(steps: int = STEPS) -> Schedule:
+    drawn = [
+        shuffled_rows(generator("test", fold), ROWS, batch=BATCH, steps=steps)
+        for fold in range(FOLDS)
+    ]
+    rows = np.stack([order for order, _ in drawn], axis=1)
+    factor = np.linspace(1, 0.5, steps).astype(np.float32)
+    return Schedule(rows, drawn[0][1], factor)
+
+
+def make_lanes(places: list[tuple[int, float]]) -> Lanes:
+    source, rate = (np.array(values) for values in zip(*places, strict=True))
+    keys = jax.vmap(jax.random.key)(source.astype(np.uint32))
+    return Lanes(jnp.asarray(source, jnp.int32), jnp.asarray(rate, jnp.float32), keys)
+
+
+def make_recipe(name: str, optimizer=optax.sgd, **fields) -> Recipe:
+    method = with_fields(METHODS[name], **fields)
+    return Recipe(Mlp(hidden=(4,), outputs=method.outputs), method, optimizer)
+
+
+def first_params(recipe: Recipe, fold: int, padded: int | None = None):
+    return recipe.network.init(generator("init", fold), FEATURES, padded)
+
+
+def run(recipe, places, sources=None, padded=None):
+    sources = make_sources() if sources is None else sources
+    lanes = make_lanes(places)
+    params = stack([first_params(recipe, fold, padded) for fold, _ in places])
+    state = start(recipe, params, None, sources, lanes)
+    return train(recipe, state, sources, lanes, make_schedule())
+
+
+def plain_loop(recipe: Recipe, fold: int, rate: float):
+    """The same training as a beginner would write it."""
+    sources, schedule, objective = make_sources(), make_schedule(), recipe.method.objective
+    inputs, targets = sources.inputs[fold], sources.targets[fold]
+    params = jax.tree.map(jnp.asarray, first_params(recipe, fold))
+
+    def predict(params, x):
+        (mean, *others), _ = recipe.network.forward(
+            params, None, x, key=None, severed=recipe.method.severs_trunk, train=True
+        )
+        return recipe.method.link(mean, *others)
+
+    memory = objective.init(predict(params, inputs))
+    optimizer = recipe.optimizer(jnp.float32(rate))
+    optimizer_state = optimizer.init(params)
+    for step in range(STEPS):
+        if schedule.new_epoch[step]:
+            memory = objective.refresh(memory, predict(params, inputs))
+        rows = schedule.rows[step, fold]
+        key = jax.random.fold_in(jax.random.key(np.uint32(fold)), step)
+
+        def loss(params, rows=rows, key=key, memory=memory):
+            dist = predict(params, inputs[rows])
+            values = objective.values(memory, dist, targets[rows], indices=rows, key=key)
+            return values.mean()
+
+        optimizer = recipe.optimizer(jnp.float32(rate) * schedule.rate_factor[step])
+        gradients = jax.grad(loss)(params)
+        updates, optimizer_state = optimizer.update(gradients, optimizer_state, params)
+        params = optax.apply_updates(params, updates)
+    return params
+
+
+def assert_close(a, b, **tolerance):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, **tolerance)
+
+
+PLACES = [(fold, rate) for fold in range(FOLDS) for rate in RATES]
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [
+        ("nll", optax.sgd),
+        ("fisher8", optax.adam),
+        ("faithful", functools.partial(optax.sgd, momentum=0.9)),
+        ("trustable", optax.sgd),
+    ],
+)
+def test_equals_a_plain_loop_step_by_step(name, optimizer):
+    recipe = make_recipe(name, optimizer)
+    state, losses = run(recipe, PLACES)
+    assert losses.shape == (STEPS, len(PLACES))
+    assert np.isfinite(losses).all()
+    for lane, (fold, rate) in enumerate(PLACES[:3]):
+        mine = jax.tree.map(lambda leaf, lane=lane: leaf[lane], state.params)
+        # float32 sums in another order: some 1e-6 of the values after nine steps
+        assert_close(mine, plain_loop(recipe, fold, rate), rtol=1e-4, atol=1e-6)
+
+
+def test_severing_the_trunk_makes_faithful_learn_the_mean_of_unit_variance():
+    faithful, _ = run(make_recipe("faithful"), PLACES)
+    alone, _ = run(make_recipe("unit_variance"), PLACES)
+    assert_close(faithful.params["trunk"], alone.params["trunk"], rtol=1e-5, atol=1e-7)
+    joint, _ = run(make_recipe("nll"), PLACES)
+    trunk = joint.params["trunk"][0]["w"]
+    assert not np.allclose(trunk, alone.params["trunk"][0]["w"], rtol=1e-3)
+
+
+def test_lanes_do_not_depend_on_their_neighbours():
+    recipe = make_recipe("fisher8")
+    together, _ = run(recipe, PLACES)
+    alone, _ = run(recipe, PLACES[2:3])
+    backwards, _ = run(recipe, PLACES[::-1])
+    pick = functools.partial(jax.tree.map, lambda leaf: leaf[2])
+    assert_close(pick(together.params), jax.tree.map(lambda x: x[0], alone.params), rtol=1e-5)
+    reverse = jax.tree.map(lambda leaf: leaf[::-1], backwards.params)
+    assert_close(together.params, reverse, rtol=1e-5)
+
+
+def test_padding_has_no_effect():
+    recipe = make_recipe("fisher8")
+    plain, _ = run(recipe, PLACES)
+    sources = make_sources(padded_features=7, padded_rows=40)
+    padded, _ = run(recipe, PLACES, sources, padded=7)
+    first = padded.params["trunk"][0]["w"]
+    assert np.all(np.asarray(first[:, FEATURES:]) == 0)
+    cut = {"w": first[:, :FEATURES], "b": padded.params["trunk"][0]["b"]}
+    padded_params = {**padded.params, "trunk": [cut, *padded.params["trunk"][1:]]}
+    assert_close(plain.params, padded_params, rtol=1e-5, atol=1e-7)
+
+
+def test_chunks_equal_the_whole_to_the_bit_and_share_one_program():
+    recipe = make_recipe("nll", optax.adam)
+    whole = make_schedule()
+    sources, lanes = make_sources(), make_lanes(PLACES)
+    params = stack([first_params(recipe, fold) for fold, _ in PLACES])
+
+    def run_chunks(length):
+        state = start(recipe, params, None, sources, lanes)
+        for first in range(0, STEPS, length):
+            chunk, steps = whole.chunk(first, length)
+            state, losses = train(recipe, state, sources, lanes, chunk, steps)
+        return state, losses
+
+    before = training._train._cache_size()
+    four, losses = run_chunks(4)
+    assert training._train._cache_size() == before + 1
+    assert np.isnan(losses[1:]).all()
+    assert np.isfinite(losses[0]).all()
+    nine, _ = run_chunks(9)
+    assert int(four.step) == int(nine.step) == STEPS
+    for a, b in zip(jax.tree.leaves(four.params), jax.tree.leaves(nine.params), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_the_radius_bounds_the_step():
+    recipe = make_recipe("fisher8_radius", max_kl=1e-4, radius_mode="target")
+    state, _ = run(recipe, PLACES)
+    reached = optax.tree_utils.tree_get(state.optimizer, "quadratic_kl")
+    # the last factor of the schedule is 0.5, squared for the radius
+    np.testing.assert_allclose(reached, 0.25e-4, rtol=1e-3)
+
+
+def test_rows_are_shuffled_epochs_without_their_partial_batch():
+    rows, new_epoch = shuffled_rows(np.random.default_rng(0), 11, batch=3, steps=7)
+    assert rows.shape == (7, 3)
+    assert new_epoch.tolist() == [True, False, False, True, False, False, True]
+    for epoch in (rows[:3], rows[3:6]):
+        assert len(np.unique(epoch)) == 9
+    assert not np.array_equal(rows[:3], rows[3:6])
+    with pytest.raises(ValueError, match="`batch` must not exceed the 11 training rows, got 12"):
+        shuffled_rows(np.random.default_rng(0), 11, batch=12, steps=1)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains_in_the_same_loop(name):
+    if name in ("nll", "fisher8", "faithful", "trustable"):
+        pytest.skip("compared with a plain loop above")
+    state, losses = run(make_recipe(name), PLACES)
+    assert np.isfinite(losses).all()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))

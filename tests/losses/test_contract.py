@@ -1,0 +1,269 @@
+"""What every loss promises: one signature, masks, weights, dtypes, transformations and errors."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fisher8_jax import Gaussian
+from fisher8_jax.families.contract import Family, family, natural_score_by_autodiff
+from fisher8_jax.losses import LOSSES, make_objective
+
+NAMES = tuple(LOSSES)
+SHAPE = (6, 2)
+RNG = np.random.default_rng(2)
+MEAN, S, Y = RNG.normal(size=(3, *SHAPE))
+
+
+# What a loss needs beyond a distribution and targets.
+def needs(name, dtype=jnp.float64):
+    if name == "trustable":
+        return {
+            "reference": Gaussian(jnp.asarray(MEAN + 0.01, dtype), jnp.asarray(S - 0.01, dtype))
+        }
+    if name == "collier":
+        return {"temperature": 0.5, "key": jax.random.key(0), "num_samples": 50}
+    return {}
+
+
+def call(name, mean, log_variance, targets, **kwargs):
+    extra = needs(name, mean.dtype)
+    return LOSSES[name](Gaussian(mean, log_variance), targets, **extra, **kwargs)
+
+
+def inputs(dtype=jnp.float64):
+    return tuple(jnp.asarray(x, dtype) for x in (MEAN, S, Y))
+
+
+def value_and_gradients(name, *args, **kwargs):
+    def total(mean, log_variance, targets):
+        values = call(name, mean, log_variance, targets, **kwargs)
+        return values.sum(), values
+
+    (_, values), grads = jax.value_and_grad(total, (0, 1), has_aux=True)(*args)
+    return values, grads
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_signature(name):
+    parameters = inspect.signature(LOSSES[name]).parameters
+    assert list(parameters)[:2] == ["dist", "targets"]
+    keyword_only = [p for p in parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert {"where", "weights"} <= {p.name for p in keyword_only}
+    assert len(parameters) == len(keyword_only) + 2
+    assert LOSSES[name].__name__ == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_masked_elements_do_not_exist(name):
+    """Values, targets, weights and references outside the mask may be anything at all."""
+    where = jnp.asarray(RNG.random(SHAPE) < 0.6)
+    mean, s, y = inputs()
+    clean_values, clean_gradients = value_and_gradients(name, mean, s, y, where=where)
+    spoiled = [jnp.where(where, x, bad) for x, bad in ((mean, jnp.inf), (s, 1e4), (y, jnp.nan))]
+    weights = jnp.where(where, 1.0, jnp.nan)
+    values, grads = value_and_gradients(name, *spoiled, where=where, weights=weights)
+    np.testing.assert_array_equal(values, clean_values)
+    np.testing.assert_array_equal(values[~where], 0)
+    for actual, expected in zip(grads, clean_gradients, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+        np.testing.assert_array_equal(actual[~where], 0)
+    if name != "fisher8":  # its norm runs over what is inside the mask
+        full_values, full_gradients = value_and_gradients(name, mean, s, y)
+        np.testing.assert_allclose(values[where], full_values[where], rtol=1e-12)
+        np.testing.assert_allclose(grads[0][where], full_gradients[0][where], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_factors(name):
+    weights = jnp.asarray(RNG.random((SHAPE[0], 1)))
+    plain_values, plain_gradients = value_and_gradients(name, *inputs())
+    values, grads = value_and_gradients(name, *inputs(), weights=weights)
+    np.testing.assert_allclose(values, weights * plain_values, rtol=1e-12)
+    if name != "fisher8":
+        for actual, plain in zip(grads, plain_gradients, strict=True):
+            np.testing.assert_allclose(actual, weights * plain, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jit_and_vmap(name):
+    """Mapped over the columns, a loss gives what it gives on the whole array."""
+    values, grads = value_and_gradients(name, *inputs())
+    if name == "collier":  # mapped calls would draw other numbers
+        function = jax.jit(lambda *args: value_and_gradients(name, *args))
+        jitted_values, jitted_gradients = function(*inputs())
+    else:
+        reference = needs(name)
+
+        def column(mean, s, y, reference):
+            def total(mean, s):
+                values = LOSSES[name](Gaussian(mean, s), y, **reference)
+                return values.sum(), values
+
+            (_, values), grads = jax.value_and_grad(total, (0, 1), has_aux=True)(mean, s)
+            return values, grads
+
+        mapped = jax.jit(jax.vmap(column, in_axes=1, out_axes=1))
+        jitted_values, jitted_gradients = mapped(*inputs(), reference)
+    np.testing.assert_allclose(jitted_values, values, rtol=1e-12)
+    for actual, expected in zip(jitted_gradients, grads, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 0.1)], ids=str
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_narrow_dtypes(name, dtype, tolerance):
+    """The dtype is kept and the error is that of rounding; the same draws are used throughout."""
+    narrow = inputs(dtype)
+    wide = tuple(x.astype(jnp.float64) for x in narrow)
+    if name == "collier":  # double precision draws other numbers
+        wide = tuple(x.astype(jnp.float32) for x in narrow)
+    values, grads = value_and_gradients(name, *narrow)
+    wide_values, wide_gradients = value_and_gradients(name, *wide)
+    assert values.dtype == dtype
+    np.testing.assert_allclose(
+        values.astype(jnp.float64), wide_values, rtol=tolerance, atol=tolerance
+    )
+    for actual, expected in zip(grads, wide_gradients, strict=True):
+        assert actual.dtype == dtype
+        np.testing.assert_allclose(
+            actual.astype(jnp.float64), expected, rtol=tolerance, atol=tolerance
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_name_the_argument(name):
+    mean, s, y = inputs()
+    with pytest.raises(ValueError, match=r"`targets` must have the shape of the predictions"):
+        call(name, mean, s, y[:, 0])
+    with pytest.raises(TypeError, match=r"`where` must be boolean"):
+        call(name, mean, s, y, where=jnp.ones(SHAPE))
+    with pytest.raises(ValueError, match=r"`weights` must have the shape of the predictions"):
+        call(name, mean, s, y, weights=jnp.ones(SHAPE[0]))
+    with pytest.raises(TypeError, match=r"`dist` must be a distribution .* got tuple"):
+        LOSSES[name]((mean, s), y, **needs(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "hyperparameters", "message"),
+    [
+        ("beta_nll", {"beta": 1.5}, r"`beta` must lie between 0 and 1, got 1.5"),
+        ("beta_nll", {"beta": jnp.ones(2)}, r"`beta` must have the shape of the predictions"),
+        ("collier", {"temperature": -1.0}, r"`temperature` must not be negative, got -1.0"),
+        ("collier", {"temperature": 1.0}, r"`key` must be given when `temperature` is not 0"),
+        (
+            "collier",
+            {"temperature": 1.0, "key": jax.random.key(0), "num_samples": 0},
+            r"`num_samples` must be at least 1, got 0",
+        ),
+        ("wong_toi", {"rho": 1.0}, r"`rho` must lie strictly between 0 and 1, got 1.0"),
+        ("trustable", {"mean_bound": 0.0}, r"`mean_bound` must be positive, got 0.0"),
+        ("trustable", {"scale_bound": -1.0}, r"`scale_bound` must be positive, got -1.0"),
+    ],
+)
+def test_bad_hyperparameters(name, hyperparameters, message):
+    mean, s, y = inputs()
+    extra = needs(name) if name == "trustable" else {}
+    with pytest.raises(ValueError, match=message):
+        LOSSES[name](Gaussian(mean, s), y, **extra, **hyperparameters)
+
+
+def test_references_must_fit():
+    mean, s, y = inputs()
+    with pytest.raises(ValueError, match=r"`reference` must .*\(6, 2\), got \(9, 2\).*gather_ref"):
+        LOSSES["trustable"](
+            Gaussian(mean, s), y, reference=Gaussian(jnp.ones((9, 2)), jnp.ones((9, 2)))
+        )
+    with pytest.raises(TypeError, match=r"`reference` must be a `Gaussian` for `trustable`"):
+        LOSSES["trustable"](Gaussian(mean, s), y, reference=mean)
+
+
+def test_objectives_check_names():
+    with pytest.raises(ValueError, match=r"`name` must be one of unit_variance, .*; got 'betanll'"):
+        make_objective("betanll")
+    with pytest.raises(TypeError, match=r"`beta_nll` has no hyper-parameter gamma; it has: beta"):
+        make_objective("beta_nll", gamma=1)
+    with pytest.raises(TypeError, match=r"`trustable` has no hyper-parameter reference; it has: "):
+        make_objective("trustable", reference=None)
+
+
+@family
+class LogNormal(Family):
+    """A likelihood without a parameter called mean and with positive support."""
+
+    location: jax.Array
+    log_variance: jax.Array
+
+    batch_shape = property(lambda self: self.location.shape)
+    event_shape = property(lambda self: ())
+    _variance_of_log = property(lambda self: jnp.exp(self.log_variance))
+    mean = property(lambda self: jnp.exp(self.location + self._variance_of_log / 2))
+    variance = property(lambda self: jnp.expm1(self._variance_of_log) * self.mean**2)
+
+    def _log(self):
+        return Gaussian(self.location, self.log_variance)
+
+    def nll(self, targets, *, constant=True):
+        return self._log().nll(jnp.log(targets), constant=constant) + jnp.log(targets)
+
+    def natural(self, cotangent):
+        natural = self._log().natural(Gaussian(cotangent.location, cotangent.log_variance))
+        return LogNormal(natural.mean, natural.log_variance)
+
+    def natural_score(self, targets):
+        return natural_score_by_autodiff(self, targets)
+
+    def fisher_norm_sq(self, tangent):
+        raise NotImplementedError
+
+    def kl(self, other):
+        return self._log().kl(other._log())
+
+    def cdf(self, targets):
+        return self._log().cdf(jnp.log(targets))
+
+    def quantile(self, probability):
+        return jnp.exp(self._log().quantile(probability))
+
+    def sample(self, key, sample_shape=()):
+        return jnp.exp(self._log().sample(key, sample_shape))
+
+
+GENERIC = ("unit_variance", "gaussian_nll", "beta_nll", "wong_toi", "natural_gradient", "fisher8")
+
+
+@pytest.mark.parametrize("name", GENERIC)
+def test_other_families(name):
+    """Masked targets are replaced by a value in the support: a log of 0 would spoil gradients."""
+    location, s, y = inputs()
+    y = jnp.exp(y)
+    where = jnp.asarray([[True], [False]] * 3)
+    targets = jnp.where(where, y, jnp.nan)
+
+    def total(location, s):
+        values = LOSSES[name](LogNormal(location, s), targets, where=where)
+        return values.sum(), values
+
+    (_, values), grads = jax.value_and_grad(total, (0, 1), has_aux=True)(location, s)
+    dist = LogNormal(location, s)
+    expected = {
+        "unit_variance": (y - dist.mean) ** 2 / 2,
+        "beta_nll": dist.variance**0.5 * dist.nll(y),
+        "wong_toi": dist.nll(y, constant=False),
+    }.get(name, dist.nll(y))
+    np.testing.assert_allclose(values, jnp.where(where, expected, 0), rtol=1e-12)
+    for gradient in grads:
+        assert np.isfinite(gradient).all()
+        np.testing.assert_array_equal(gradient[1::2], 0)
+        assert np.abs(gradient[::2]).min() > 0
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(GENERIC)))
+def test_losses_of_one_family_say_so(name):
+    location, s, y = inputs()
+    with pytest.raises(TypeError, match=rf"`dist` must .* for `{name}`.* got LogNormal"):
+        LOSSES[name](LogNormal(location, s), jnp.exp(y), **needs(name))

@@ -1,0 +1,272 @@
+"""The pictures: what is drawn is what was computed, and matplotlib's conventions hold."""
+
+import inspect
+
+import jax.numpy as jnp
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import scipy.stats
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+
+from fisher8_jax import Gaussian, plots
+from fisher8_jax.plots import _style
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def points():
+    """Right predictions at 200 unsorted inputs."""
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(0, 4, size=200)
+    log_variance = inputs - 4
+    targets = np.sin(inputs) + np.exp(log_variance / 2) * rng.normal(size=200)
+    return Gaussian(jnp.sin(inputs), jnp.asarray(log_variance)), inputs, targets
+
+
+RUNS = np.random.default_rng(1).normal(size=(12, 2)) @ np.array([[1.0, 0.5], [0.0, 0.2]])
+
+# How to call every function that draws into one Axes, from (dist, inputs, targets).
+ONE_AXES = {
+    "plot_fit": lambda p, **kw: plots.plot_fit(p[0], p[1], p[2], **kw),
+    "plot_reliability": lambda p, **kw: plots.plot_reliability(p[0], p[2], **kw),
+    "plot_pit": lambda p, **kw: plots.plot_pit(p[0], p[2], **kw),
+    "plot_intervals": lambda p, **kw: plots.plot_intervals(p[0], p[2], **kw),
+    "plot_residuals": lambda p, **kw: plots.plot_residuals(p[0], p[2], **kw),
+    "plot_pareto": lambda p, **kw: plots.plot_pareto({"A": RUNS, "B": RUNS + 1}, **kw),
+    "plot_training_map": lambda p, **kw: plots.plot_training_map(
+        np.ones((3, 200)), p[1], np.arange(3), **kw
+    ),
+}
+MANY_AXES = {
+    "plot_geometry": (lambda **kw: plots.plot_geometry(**kw), (2, 3)),
+    "plot_pareto_panels": (
+        lambda **kw: plots.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": RUNS}}, **kw),
+        (2,),
+    ),
+}
+
+
+def test_the_tables_name_every_plot():
+    drawn = {name for name in dir(plots) if name.startswith("plot_")}
+    assert drawn == {*ONE_AXES, *MANY_AXES}
+
+
+@pytest.mark.parametrize("name", ONE_AXES)
+def test_draws_into_the_given_axes_or_the_current_ones(points, name):
+    _, (left, right) = plt.subplots(1, 2)
+    assert ONE_AXES[name](points, ax=left) is left
+    assert not right.has_data()
+    assert ONE_AXES[name](points) is right  # the current axes are those made last
+    assert right.get_xlabel()
+    assert right.get_ylabel()
+    right.figure.canvas.draw()
+
+
+@pytest.mark.parametrize("name", ONE_AXES)
+def test_labels_of_the_caller_are_kept(points, name):
+    _, ax = plt.subplots()
+    ax.set(xlabel="my x", ylabel="my y")
+    ONE_AXES[name](points, ax=ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("my x", "my y")
+
+
+@pytest.mark.parametrize("name", MANY_AXES)
+def test_panels_use_the_given_axes(name):
+    draw, shape = MANY_AXES[name]
+    own = draw()
+    assert own.shape == shape
+    given = plt.subplots(*np.atleast_2d(own).shape)[1]
+    assert (draw(axes=given).ravel() == given.ravel()).all()
+    with pytest.raises(ValueError, match=rf"`axes` must hold {own.size} Axes, got 1"):
+        draw(axes=plt.subplots()[1])
+
+
+@pytest.mark.parametrize("name", [*ONE_AXES, *MANY_AXES])
+def test_hyper_parameters_are_keyword_only_and_kwargs_are_forwarded(name):
+    parameters = inspect.signature(getattr(plots, name)).parameters
+    axes = parameters["ax"] if "ax" in parameters else parameters["axes"]
+    assert axes.kind is inspect.Parameter.KEYWORD_ONLY
+    assert axes.default is None
+    assert parameters["kwargs"].kind is inspect.Parameter.VAR_KEYWORD
+
+
+def test_keywords_reach_the_main_artist(points):
+    dist, inputs, targets = points
+    _, axes = plt.subplots(7, 1)
+    line = plots.plot_fit(dist, inputs, c="red", lw=7, label="mine", ax=axes[0]).lines[-1]
+    assert (line.get_color(), line.get_linewidth(), line.get_label()) == ("red", 7, "mine")
+    line = plots.plot_reliability(dist, targets, color="red", ls=":", ax=axes[1]).lines[-1]
+    assert (line.get_color(), line.get_linestyle()) == ("red", ":")
+    bar = plots.plot_pit(dist, targets, color="red", hatch="/", ax=axes[2]).containers[0][0]
+    assert (bar.get_hatch(), to_hex(bar.get_facecolor())) == ("/", "#ff0000")
+    band = plots.plot_intervals(dist, targets, alpha=0.25, ax=axes[3]).collections[0]
+    assert band.get_alpha() == 0.25
+    dots = plots.plot_residuals(dist, targets, marker="+", ax=axes[4]).lines[0]
+    assert dots.get_marker() == "+"
+    runs = plots.plot_pareto({"A": RUNS}, s=99, ax=axes[5]).collections[0]
+    assert runs.get_sizes() == [99]
+    values = np.ones((2, 3))
+    ax = plots.plot_training_map(values, np.arange(3), np.arange(2), vmax=5, ax=axes[6])
+    assert ax.collections[0].get_clim()[1] == 5
+
+
+def test_fit_draws_sorted_quantiles(points):
+    dist, inputs, targets = points
+    ax = plots.plot_fit(dist, inputs, targets, truth=np.sin(inputs), levels=(0.9,))
+    order = np.argsort(inputs)
+    lower, upper = ax.lines[0], ax.lines[1]
+    np.testing.assert_array_equal(lower.get_xdata(), inputs[order])
+    expected = scipy.stats.norm(np.sin(inputs), np.exp((inputs - 4) / 2)).ppf([[0.05], [0.95]])
+    np.testing.assert_allclose(lower.get_ydata(), expected[0][order], rtol=1e-9)
+    np.testing.assert_allclose(upper.get_ydata(), expected[1][order], rtol=1e-9)
+    labels = ax.get_legend_handles_labels()[1]
+    assert labels == ["90 % interval", "targets", "truth", "mean"]
+
+
+def test_reliability_is_the_empirical_distribution_of_the_pit(points):
+    dist, _, targets = points
+    line = plots.plot_reliability(dist, targets).lines[-1]
+    u = scipy.stats.norm.cdf(np.asarray(dist.standardize(targets)))
+    for p in (0.1, 0.5, 0.9):
+        drawn = line.get_ydata()[line.get_xdata() <= p].max()
+        assert drawn == pytest.approx(np.mean(u <= p), abs=1e-12)
+
+
+def test_a_second_model_adds_no_second_diagonal(points):
+    dist, _, targets = points
+    ax = plots.plot_reliability(dist, targets, label="a")
+    plots.plot_reliability(dist, targets, label="b")
+    assert ax.get_legend_handles_labels()[1] == ["95 % band of a calibrated model", "a", "b"]
+
+
+def test_predictions_that_are_not_finite_are_counted_against_the_model(points):
+    dist, _, targets = points
+    broken = Gaussian(dist.mean.at[:50].set(jnp.nan), dist.log_variance)
+    ax = plots.plot_pit(broken, targets)
+    heights = [bar.get_height() for bar in ax.containers[0]]
+    assert sum(heights) == pytest.approx(150 / 200)
+    assert "model, 50 of 200 not finite" in ax.get_legend_handles_labels()[1]
+    line = plots.plot_reliability(broken, targets, ax=plt.figure().add_subplot()).lines[-1]
+    assert line.get_ydata()[-1] == pytest.approx(150 / 200)
+
+
+def test_intervals_count_what_lies_outside(points):
+    dist, _, targets = points
+    where = jnp.arange(200) < 120
+    ax = plots.plot_intervals(dist, targets, level=0.8, where=where)
+    z = np.asarray(dist.standardize(targets))[:120]
+    outside = np.abs(z) > scipy.stats.norm.ppf(0.9)
+    crosses = ax.lines[-1]
+    assert len(crosses.get_xdata()) == outside.sum()
+    assert ax.get_legend_handles_labels()[1][-1] == f"outside, {100 * outside.mean():.3g} %"
+
+
+def test_group_averages_of_residuals(points):
+    dist, _, targets = points
+    ax = plots.plot_residuals(dist, targets, groups=1)
+    diamond = ax.containers[0].lines[0]
+    residuals = targets - np.asarray(dist.mean)
+    drawn = diamond.get_xydata()[0]
+    std = np.sqrt(np.mean(np.asarray(dist.variance)))
+    np.testing.assert_allclose(drawn, [std, np.sqrt(np.mean(residuals**2))], rtol=1e-12)
+
+
+def test_ellipse_is_one_standard_deviation_of_the_covariance():
+    ax = plots.plot_pareto({"A": RUNS})
+    # On the ellipse the Mahalanobis distance from the mean is 1 in every direction.
+    corners = ax.patches[0].get_path().vertices
+    edge = ax.patches[0].get_patch_transform().transform(corners[:-1:3])
+    gap = edge - RUNS.mean(axis=0)
+    distance = np.einsum("ni,ij,nj->n", gap, np.linalg.inv(np.cov(RUNS.T)), gap)
+    np.testing.assert_allclose(distance, 1, rtol=1e-6)
+    np.testing.assert_allclose(ax.lines[0].get_xydata()[0], RUNS.mean(axis=0))
+
+
+def test_diverged_runs_are_stated():
+    runs = np.array([[1.0, 1.0], [np.nan, 1.0], [2.0, 3.0]])
+    ax = plots.plot_pareto({"A": runs, "B": np.full((2, 2), np.inf)})
+    labels = ax.get_legend_handles_labels()[1]
+    assert labels == ["A, 1 of 3 not finite", "B, 2 of 2 not finite"]
+    assert not ax.patches  # two runs have no covariance ellipse
+
+
+def test_training_map_takes_unsorted_inputs_and_blanks_zeros():
+    values = np.array([[1.0, 100.0, 0.0], [10.0, 1e3, np.nan]])
+    ax = plots.plot_training_map(values, np.array([2.0, 0.0, 1.0]), [0, 10], label="variance")
+    drawn = ax.collections[0].get_array()
+    np.testing.assert_allclose(drawn.filled(-9), [[2, -9, 0], [3, -9, 1]])
+    assert ax.figure.axes[-1].get_ylabel() == "log10 variance"
+
+
+def test_fisher_steps_have_equal_quadratic_divergence_and_the_circle_the_same_mean():
+    mean, log_variance, max_kl = 0.3, -1.2, 0.07
+    circle, ellipse = plots.geometry_steps(log_variance, max_kl=max_kl)
+    fisher = np.diag([np.exp(-log_variance), 0.5])
+
+    def divergence(steps):
+        return 0.5 * np.einsum("ni,ij,nj->n", steps, fisher, steps)
+
+    np.testing.assert_allclose(divergence(ellipse), max_kl, rtol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(circle, axis=1), np.linalg.norm(circle[0]))
+    np.testing.assert_allclose(divergence(circle).mean(), max_kl, rtol=1e-12)
+
+    axes = plots.plot_geometry(mean, log_variance, max_kl=max_kl)
+    start = scipy.stats.norm(mean, np.exp(log_variance / 2))
+    for row, steps in zip(axes, (circle, ellipse), strict=True):
+        for bar, step in zip(row[2].containers[0], steps, strict=True):
+            end = scipy.stats.norm(mean + step[0], np.exp((log_variance + step[1]) / 2))
+            exact = start.expect(lambda y, end=end: start.logpdf(y) - end.logpdf(y))
+            assert bar.get_height() == pytest.approx(exact, rel=1e-5)
+
+
+def test_colours_stay_apart_in_grey_together_with_lines_and_markers():
+    assert len(set(_style.COLORS)) == len(set(_style.MARKERS)) == 8
+    assert len({str(line) for line in _style.LINES}) == 8
+    # The map's lightness must rise all the way, or it could not be read in grey.
+    rgb = mpl.colormaps[_style.SEQUENTIAL_MAP](np.linspace(0, 1, 64))[:, :3]
+    assert (np.diff(rgb @ [0.2126, 0.7152, 0.0722]) > 0).all()
+    assert all(len(to_rgb(color)) == 3 for color in _style.COLORS)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_narrow_types_can_be_drawn(points, dtype):
+    dist, inputs, targets = points
+    dist = Gaussian(dist.mean.astype(dtype), dist.log_variance.astype(dtype))
+    inputs, targets = jnp.asarray(inputs, dtype), jnp.asarray(targets, dtype)
+    for draw in ONE_AXES.values():
+        assert isinstance(draw((dist, inputs, targets), ax=plt.figure().add_subplot()), Axes)
+
+
+def test_errors_name_the_argument_and_the_fix(points):
+    dist, inputs, targets = points
+    two = Gaussian(jnp.zeros((5, 2)), jnp.zeros((5, 2)))
+    with pytest.raises(ValueError, match=r"`dist` must hold the predictions of one target"):
+        plots.plot_fit(two, np.zeros(5))
+    with pytest.raises(ValueError, match=r"`inputs` must hold one number per prediction"):
+        plots.plot_fit(dist, np.zeros((200, 2)))
+    with pytest.raises(ValueError, match=r"`truth` must hold one number per prediction"):
+        plots.plot_fit(dist, inputs, truth=np.zeros(3))
+    with pytest.raises(ValueError, match=r"`targets` must have the shape of the predictions"):
+        plots.plot_pit(dist, targets[:5])
+    with pytest.raises(ValueError, match=r"`where` leaves no point with a finite target"):
+        plots.plot_pit(dist, targets, where=jnp.zeros(200, bool))
+    with pytest.raises(ValueError, match=r"`level` must lie between 0 and 1, got 90"):
+        plots.plot_intervals(dist, targets, level=90)
+    with pytest.raises(ValueError, match=r"`bins` must be at least 1, got 0"):
+        plots.plot_pit(dist, targets, bins=0)
+    with pytest.raises(ValueError, match=r"`groups` must be at least 1, got 0"):
+        plots.plot_residuals(dist, targets, groups=0)
+    with pytest.raises(ValueError, match=r"`scores\['A'\]` must have shape \(runs, 2\).*\(4,\)"):
+        plots.plot_pareto({"A": np.zeros(4)})
+    with pytest.raises(ValueError, match=r"`values` must have shape \(snapshots, points\)"):
+        plots.plot_training_map(np.zeros((2, 3)), np.zeros(2), np.zeros(3))
+    with pytest.raises(ValueError, match=r"`max_kl` must be positive, got 0"):
+        plots.plot_geometry(max_kl=0)
