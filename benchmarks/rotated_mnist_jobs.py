@@ -58,7 +58,9 @@ def run_job(job: Job, report: Report) -> None:
         "target_scale": problem.scale,
         "history": history._asdict(),
     }
-    Store(job.results).write(job.cell, spec=job.spec, result=result, provenance=provenance())
+    Store(job.results).write(
+        job.cell, spec=job.spec, result=result, provenance=provenance(job.command)
+    )
 
 
 @functools.lru_cache(maxsize=2)
@@ -84,7 +86,7 @@ def choose_prior(job: Job, problem: Problem, report: Report) -> float:
         if stored is None:
             value = _trial(job, problem, prior, rows[held:], rows[:held], report)
             stored = {"validation_nll": value}
-            store.write(name, spec=spec, result=stored, provenance=provenance())
+            store.write(name, spec=spec, result=stored, provenance=provenance(job.command))
         value = stored["validation_nll"]
         losses.append(np.inf if value is None else value)
     return PRIOR_GRID[int(np.nanargmin(losses))]

@@ -124,6 +124,24 @@ class Job(NamedTuple):
         }
 
     @property
+    def command(self) -> str:
+        """The shortest command that computes this result."""
+        setting = SETTINGS[self.method]
+        words = ["python -m benchmarks rotated_mnist", f"--images {self.images}"]
+        words += [f"--methods {self.method} --regimes {self.regime} --seeds {self.seed}"]
+        if self.prior is None:
+            words.append("--preset full")
+        elif self.prior != setting.prior:
+            words.append(f"--prior {self.prior:g}")
+        if self.epochs and (self.epochs != PRESETS["quick"].epochs or self.prior is None):
+            words.append(f"--epochs {self.epochs}")
+        if self.learning_rate != setting.learning_rate:
+            words.append(f"--learning-rate {self.learning_rate:g}")
+        if self.schedule != setting.schedule:
+            words.append(f"--schedule {self.schedule}")
+        return " ".join(words)
+
+    @property
     def rate_factor(self) -> float:
         """What compression in time multiplies the learning rate by."""
         is_shorter = SETTINGS[self.method].compressed and self.epochs > 0

@@ -1,10 +1,10 @@
 """The rotated-digit table from stored results, beside the published one.
 
-`table_rows(store)` gives one record per method and regime, `markdown(store)` the table with its
-explanations, `figure(store)` the course of the long trainings. None of them computes anything that
-is not in the store.
+`table_rows(store)` gives one record per method and regime, `section(store)` what the report shows.
+Neither computes anything that is not in the store.
 """
 
+import io
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as PrintedTable
 
+from benchmarks.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.rotated_mnist_plan import FULL_EPOCHS, SETTINGS, Job
 from benchmarks.store import Store
 
@@ -117,32 +118,44 @@ def _training(row: Row) -> str:
     return f"{row.epochs} epochs, {rate} {row.schedule}"
 
 
-def markdown(store: Store, images: str = "mnist") -> str:
-    """One table per regime; empty if nothing is stored."""
-    rows = table_rows(store, images)
+def section(store: Store) -> Section | None:
+    """Everything about the rotated digits, or None without results."""
+    rows = table_rows(store)
     if not rows:
-        return ""
-    parts = []
+        return None
+    blocks: list[Block] = [Paragraph(_how_to_read())]
+    header = ["method", "training", "lambda", *HEADINGS, "seeds"]
     for regime, title in zip(REGIMES, TITLES, strict=True):
-        lines = [row for row in rows if row.regime == regime]
-        if not lines:
-            continue
-        parts.append(f"### {title}\n")
-        parts.append("| method | training | lambda | " + " | ".join(HEADINGS) + " | seeds |")
-        parts.append("|---" * (len(HEADINGS) + 4) + "|")
-        for row in lines:
-            cells = [row.label, _training(row), str(row.prior), *_cells(row), str(len(row.seeds))]
-            parts.append("| " + " | ".join(cells) + " |")
-        parts.append("")
-    parts.append(
-        f"Published values, all of {FULL_EPOCHS} epochs, in brackets. RMSE is against the true "
-        "angle, NLL (with its constant) and ECE on noisy targets; the features are judged by a "
-        "logistic regression of the digit. Small learning rates are compressed in time: multiplied "
-        f"by {FULL_EPOCHS} over the number of epochs. The published natural NLL chooses its prior "
-        "by a Laplace approximation; here it is the plain loss with a fixed prior. The published "
-        "table has no untrained network."
+        lines = [
+            [row.label, _training(row), f"{row.prior}", *_cells(row), str(len(row.seeds))]
+            for row in rows
+            if row.regime == regime
+        ]
+        if lines:
+            blocks.append(Table(title, header, lines))
+    caption = "Test scores over training; dashed: 500 epochs."
+    blocks.append(Figure("rotated-digits", _png(figure(store)), caption))
+    return Section("Rotated digits", blocks)
+
+
+def _how_to_read() -> str:
+    return (
+        f"Mean and deviation over seeds; published values, all of {FULL_EPOCHS} epochs, in "
+        "brackets. RMSE is against the true angle, NLL (with its constant) and ECE on noisy "
+        "targets; the features are judged by a logistic regression of the digit. Small learning "
+        f"rates are compressed in time: multiplied by {FULL_EPOCHS} over the number of epochs. The "
+        "published natural NLL chooses its prior by a Laplace approximation; here it is the plain "
+        "loss with a fixed prior. The published table has no untrained network."
     )
-    return "\n".join(parts) + "\n"
+
+
+def _png(drawing: Any) -> bytes:
+    import matplotlib.pyplot as plt
+
+    buffer = io.BytesIO()
+    drawing.savefig(buffer, format="png", dpi=100)
+    plt.close(drawing)
+    return buffer.getvalue()
 
 
 def figure(store: Store, images: str = "mnist") -> Any:
@@ -182,7 +195,7 @@ def print_table(
 ) -> None:
     """What a run prints at its end."""
     name = "MNIST" if images == "mnist" else "8 x 8 digits, not MNIST"
-    table = Table("method", "noise", "training", *HEADINGS, "seeds", title=name)
+    table = PrintedTable("method", "noise", "training", *HEADINGS, "seeds", title=name)
     for row in collect((job.spec, result) for job, result in results):
         paper = row.paper if images == "mnist" else None
         cells = _cells(row._replace(paper=paper))

@@ -92,7 +92,9 @@ def run_job(job: Job, report: Report) -> None:
         "history": progress.history[:epochs],
         "maps": {part: len(rows) for part, rows in data.split._asdict().items()},
     }
-    Store(job.results).write(job.cell, spec=job.spec, result=result, provenance=provenance())
+    Store(job.results).write(
+        job.cell, spec=job.spec, result=result, provenance=provenance(job.command)
+    )
 
 
 @functools.lru_cache(maxsize=1)

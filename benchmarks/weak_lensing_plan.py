@@ -74,6 +74,22 @@ class Job(NamedTuple):
         return f"weak_lensing/{self.maps}-{self.size}/{self.method}-seed{self.seed}"
 
     @property
+    def command(self) -> str:
+        """The shortest command that computes this result."""
+        words = ["python -m benchmarks weak_lensing", f"--maps {self.maps}"]
+        words += [f"--methods {self.method} --seeds {self.seed}"]
+        for name, preset in PRESETS.items():
+            if preset.budget == self.budget and preset.simulation.name == self.size:
+                return " ".join([*words, f"--preset {name}"])
+        shape = self.size.split("-")[0].split("x")
+        words += [f"--size {' '.join(shape)}"] if self.maps == "simulated" else []
+        words += [
+            f"--epochs {self.budget.epochs}",
+            f"--learning-rate {self.budget.learning_rate:g}",
+        ]
+        return " ".join(words)
+
+    @property
     def spec(self) -> dict[str, Any]:
         """What defines the result."""
         return {

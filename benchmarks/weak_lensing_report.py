@@ -1,10 +1,11 @@
 """The weak-lensing table from stored results, in the form of the published one.
 
-`table_rows(store)` gives one record per method and set of maps, `markdown(store)` the tables,
-`figure(store)` the validation scores over training. Simulated maps never share a table with the
-challenge's, and only the latter stand beside published values.
+`table_rows(store)` gives one record per method and set of maps, `section(store)` what the report
+shows. Simulated maps never share a table with the challenge's, and only the latter stand beside
+published values.
 """
 
+import io
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as PrintedTable
 
+from benchmarks.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.store import Store
 from benchmarks.weak_lensing_plan import LABELS, Job
 
@@ -115,27 +117,31 @@ def _title(row: Row) -> str:
     )
 
 
-def markdown(store: Store) -> str:
-    """One table per set of maps and budget; empty if nothing is stored."""
+def section(store: Store) -> Section | None:
+    """One table per set of maps and budget, or None without results."""
     rows = table_rows(store)
     if not rows:
-        return ""
-    parts = []
+        return None
+    blocks: list[Block] = [Paragraph(_how_to_read())]
     for title in dict.fromkeys(_title(row) for row in rows):
-        parts.append(f"### {title}\n")
-        parts.append("| method | " + " | ".join(HEADINGS) + " | seeds |")
-        parts.append("|---" * (len(HEADINGS) + 2) + "|")
-        for row in rows:
-            if _title(row) == title:
-                cells = [row.label, *_cells(row), str(len(row.seeds))]
-                parts.append("| " + " | ".join(cells) + " |")
-        parts.append("")
-    parts.append(
-        "The score is the challenge's, larger is better; RMSE in physical units, NLL with its "
-        "constant, and the share of test maps inside one predicted standard deviation (68 % if "
-        "honest). Scores of simulated maps compare with each other only."
+        lines = [
+            [row.label, *_cells(row), str(len(row.seeds))] for row in rows if _title(row) == title
+        ]
+        blocks.append(Table(title, ["method", *HEADINGS, "seeds"], lines))
+    buffer = io.BytesIO()
+    figure(store).savefig(buffer, format="png", dpi=100)
+    caption = "Validation score over training, one line per seed."
+    blocks.append(Figure("weak-lensing", buffer.getvalue(), caption))
+    return Section("Weak lensing", blocks)
+
+
+def _how_to_read() -> str:
+    return (
+        "Mean and deviation over seeds. The score is the challenge's, larger is better; RMSE in "
+        "physical units, NLL with its constant, and the share of test maps inside one predicted "
+        "standard deviation (68 % if honest). **Simulated** maps take the place of the "
+        "challenge's: their scores compare with each other only."
     )
-    return "\n".join(parts) + "\n"
 
 
 def figure(store: Store) -> Any:
@@ -165,7 +171,7 @@ def print_table(console: Console, results: Sequence[tuple[Job, dict[str, Any]]])
     """What a run prints at its end."""
     rows = collect((job.spec, result) for job, result in results)
     for title in dict.fromkeys(_title(row) for row in rows):
-        table = Table("method", *HEADINGS, "seeds", title=title)
+        table = PrintedTable("method", *HEADINGS, "seeds", title=title)
         for row in rows:
             if _title(row) == title:
                 table.add_row(row.label, *_cells(row), str(len(row.seeds)))

@@ -15,6 +15,7 @@ from scipy import stats
 
 from benchmarks import rotated_mnist, rotated_mnist_jobs, rotated_mnist_report
 from benchmarks.data_dir import DataUnavailableError
+from benchmarks.document import to_markdown
 from benchmarks.rotated_mnist_data import (
     Problem,
     Rotated,
@@ -423,7 +424,7 @@ def stored_cell(store, tmp_path, rmse, **fields):
 
 def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
     store = Store(tmp_path)
-    assert rotated_mnist_report.markdown(store) == ""
+    assert rotated_mnist_report.section(store) is None
     assert rotated_mnist_report.figure(store) is None
     for seed, rmse in ((1, 14.0), (2, 16.0)):
         stored_cell(store, tmp_path, rmse, seed=seed)
@@ -440,7 +441,7 @@ def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
     assert first.paper[:2] == (14.709, 4.252)  # the published row of lambda = 0
     assert radius.paper is None
     assert dependent.regime == "dependent"
-    text = rotated_mnist_report.markdown(store)
+    text = to_markdown("", [rotated_mnist_report.section(store)], None)
     assert "15.00 ± 1.00 (14.71)" in text
     assert "Noise that depends on the digit" in text
     assert len(rotated_mnist_report.figure(store).axes) == 4

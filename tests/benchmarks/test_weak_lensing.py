@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding
 
 from benchmarks import weak_lensing, weak_lensing_jobs, weak_lensing_report
 from benchmarks.data_dir import DataUnavailableError
+from benchmarks.document import to_markdown
 from benchmarks.store import Store
 from benchmarks.training import Batch
 from benchmarks.weak_lensing_batches import (
@@ -497,7 +498,7 @@ def test_simulation_of_the_real_size_takes_the_real_mask(tmp_path, folder):
 
 def test_report_keeps_simulated_and_real_maps_apart(folder, tmp_path):
     store = Store(tmp_path)
-    assert weak_lensing_report.markdown(store) == ""
+    assert weak_lensing_report.section(store) is None
     assert weak_lensing_report.figure(store) is None
     metrics = dict.fromkeys(weak_lensing_report.METRICS, 0.5)
     for maps, seed, score in (("simulated", 0, 1.0), ("simulated", 1, 3.0), ("challenge", 0, 8.0)):
@@ -509,9 +510,9 @@ def test_report_keeps_simulated_and_real_maps_apart(folder, tmp_path):
     assert simulated.std[0] == 1
     assert simulated.paper is None
     assert real.paper[0] == 8.528  # the published score of Fisher8
-    text = weak_lensing_report.markdown(store)
+    text = to_markdown("", [weak_lensing_report.section(store)], None)
     assert "2.000 ± 1.000" in text
-    assert text.count("### ") == 2
+    assert text.count("| method |") == 2
     assert "8.000 (8.528)" in text
     assert len(weak_lensing_report.figure(store).axes) == 1
 
