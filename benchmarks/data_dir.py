@@ -36,11 +36,18 @@ def data_dir(argument: Path | None) -> Path | None:
     return folder
 
 
+def cache_dir() -> Path:
+    """Where downloads and other files that can be made again are kept."""
+    import pooch
+
+    return Path(pooch.os_cache("fisher8_jax"))
+
+
 def fetch(url: str, files: dict[str, str], name: str) -> Path:
     """Downloads what is missing of `files` (path: sha256) below `url` and returns their folder."""
     import pooch
 
-    folder = Path(pooch.os_cache("fisher8_jax")) / name
+    folder = cache_dir() / name
     source = pooch.create(path=folder, base_url=url, registry=files, retry_if_failed=2)
     pooch.get_logger().setLevel("WARNING")
     try:

@@ -27,6 +27,7 @@ from benchmarks.methods import Method
 from benchmarks.networks import Network, Params, Variables
 from fisher8_jax.transforms import scale_by_kl_radius
 
+Leaves = tuple[Params, Variables, Any, Any]
 OptimizerOf = Callable[[Array], optax.GradientTransformation]
 
 
@@ -95,13 +96,23 @@ class Schedule(NamedTuple):
     rows: ArrayLike  # (steps, sources, batch)
     new_epoch: ArrayLike  # (steps,), True where memories are refreshed
     rate_factor: ArrayLike  # (steps,), multiplies every lane's learning rate
+    where: ArrayLike | None = None  # like `rows`, False for padding; None if there is none
 
     def chunk(self, first: int, length: int) -> tuple["Schedule", int]:
         """Steps from `first` on, filled up to `length`, and how many of them are to be run."""
-        part = [np.asarray(leaf)[first : first + length] for leaf in self]
-        steps = len(part[0])
+        part = jax.tree.map(lambda leaf: np.asarray(leaf)[first : first + length], self)
+        steps = len(part.rows)
         fill = [(0, length - steps)]
-        return Schedule(*(np.pad(x, fill + [(0, 0)] * (x.ndim - 1)) for x in part)), steps
+        return jax.tree.map(lambda x: np.pad(x, fill + [(0, 0)] * (x.ndim - 1)), part), steps
+
+
+class Batch(NamedTuple):
+    """Examples of one step."""
+
+    inputs: Any  # whatever the network takes; the training loop only looks rows up in it
+    targets: ArrayLike
+    rows: ArrayLike  # their places in the training set
+    where: ArrayLike | None = None  # False for padding, the rank of the targets
 
 
 class TrainState(NamedTuple):
@@ -182,10 +193,32 @@ def _refresh(recipe, state, sources, lanes, new_epoch):
 
 
 def _step(recipe, sources, leaves, lane, now, step):
-    """One step of one lane."""
-    params, variables, optimizer_state, memory = leaves
+    """One step of one lane, on rows of its source."""
     rows = now.rows[lane.source]
+    where = None if now.where is None else now.where[lane.source]
     inputs, targets = (leaf[lane.source, rows] for leaf in sources)
+    batch = Batch(inputs, targets, rows, where)
+    return update(recipe, leaves, lane, batch, now.rate_factor, step)
+
+
+def update(
+    recipe: Recipe, leaves: Leaves, lane: Lanes, batch: Batch, rate_factor: Array, step: Array
+) -> tuple[Leaves, Array]:
+    """One step of one training on a batch that is at hand; what all loops share.
+
+    Args:
+        recipe: network, method and optimiser.
+        leaves: parameters, variables, state of the optimiser and memory, without a lane axis.
+        lane: its learning rate and key, without a lane axis.
+        batch: the examples.
+        rate_factor: multiplies the learning rate.
+        step: the number of steps before this one; with `lane.key` it gives the random key.
+
+    Returns:
+        The new leaves and the training loss.
+    """
+    params, variables, optimizer_state, memory = leaves
+    inputs, targets, rows, where = batch
     key = jax.random.fold_in(lane.key, step)
 
     def predict(params):
@@ -193,13 +226,19 @@ def _step(recipe, sources, leaves, lane, now, step):
 
     def loss_of(params):
         dist, new_variables = predict(params)
-        values = recipe.method.objective.values(memory, dist, targets, indices=rows, key=key)
-        return values.mean(), new_variables
+        values = recipe.method.objective.values(
+            memory, dist, targets, indices=rows, key=key, where=where
+        )
+        return values.mean(where=where), new_variables
 
     (loss, variables), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
-    optimizer = recipe.full_optimizer(lane.learning_rate, now.rate_factor)
+    optimizer = recipe.full_optimizer(lane.learning_rate, rate_factor)
     updates, optimizer_state = optimizer.update(
-        gradients, optimizer_state, params, predict=lambda params: predict(params)[0]
+        gradients,
+        optimizer_state,
+        params,
+        predict=lambda params: predict(params)[0],
+        where=where,
     )
     params = optax.apply_updates(params, updates)
     return (params, variables, optimizer_state, memory), loss
@@ -220,6 +259,19 @@ def shuffled_rows(
     shuffled = [rng.permutation(rows)[: per_epoch * batch] for _ in range(epochs)]
     order = np.concatenate(shuffled).reshape(-1, batch)[:steps].astype(np.int32)
     return order, np.arange(steps) % per_epoch == 0
+
+
+def shuffled_epoch(
+    rng: np.random.Generator, rows: int, *, batch: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers (steps, batch) of one shuffled epoch, its partial batch kept and padded.
+
+    Returns:
+        The rows, and for each of them whether it counts: False for padding.
+    """
+    steps = -(-rows // batch)
+    order = np.pad(rng.permutation(rows), (0, steps * batch - rows)).astype(np.int32)
+    return order.reshape(steps, batch), np.arange(steps * batch).reshape(steps, batch) < rows
 
 
 def stack(trees: list[Any]) -> Any:

@@ -1,0 +1,447 @@
+"""The rotated-digit benchmark: generator, partial batches, optimiser, scores, probe, resuming."""
+
+import argparse
+import gzip
+import math
+import struct
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import stats
+
+from benchmarks import rotated_mnist, rotated_mnist_jobs, rotated_mnist_report
+from benchmarks.data_dir import DataUnavailableError
+from benchmarks.document import to_markdown
+from benchmarks.rotated_mnist_data import (
+    Problem,
+    Rotated,
+    load_digits,
+    make_problem,
+    noise_scale,
+    rotate,
+)
+from benchmarks.rotated_mnist_networks import MomentumSgd, make_recipe, representation
+from benchmarks.rotated_mnist_plan import PRESETS, PRIOR_GRID, SETTINGS, Job
+from benchmarks.store import Store
+from benchmarks.training import shuffled_epoch
+from fisher8_jax import Gaussian
+
+
+def make_job(tmp_path, **fields):
+    values = {
+        "images": "digits",
+        "regime": "independent",
+        "method": "fisher8",
+        "seed": 1,
+        "epochs": 2,
+        "learning_rate": 5e-6,
+        "schedule": "constant",
+        "prior": 0.0,
+        "data": None,
+        "results": tmp_path / "results",
+        "scratch": tmp_path / "scratch",
+    }
+    return Job(**{**values, **fields})
+
+
+@pytest.fixture(autouse=True)
+def float32():
+    """Benchmarks run in JAX's default precision."""
+    jax.config.update("jax_enable_x64", False)
+    jax.config.update("jax_numpy_rank_promotion", "allow")
+
+
+@pytest.fixture(scope="module")
+def small_problem():
+    """A few digits at full width, so that every method trains within a second."""
+    problem = make_problem(load_digits("digits", None), "independent", seed=1)
+
+    def part(rotated, rows):
+        return Rotated(*(leaf[:rows] for leaf in rotated))
+
+    return Problem(problem.name, part(problem.train, 300), part(problem.test, 100), problem.scale)
+
+
+def reference_rotation(image, degrees):
+    """One pixel at a time, as the protocol words it."""
+    side = len(image)
+    centre = (side - 1) / 2
+    t = math.radians(degrees)
+    result = np.zeros_like(image)
+    for i in range(side):
+        for j in range(side):
+            x, y = j - centre, i - centre
+            column = round(centre + x * math.cos(t) - y * math.sin(t))  # half to even
+            row = round(centre + x * math.sin(t) + y * math.cos(t))
+            if 0 <= column < side and 0 <= row < side:
+                result[i, j] = image[row, column]
+    return result
+
+
+@pytest.mark.parametrize("side", [8, 28])
+def test_rotation_agrees_with_a_loop_over_pixels(side):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (5, side, side)).astype(np.uint8)
+    angles = np.array([-90.0, -33.3, 0.0, 12.5, 71.0])
+    expected = np.stack([reference_rotation(*pair) for pair in zip(images, angles, strict=True)])
+    np.testing.assert_array_equal(rotate(images, angles), expected)
+
+
+def test_positive_angles_turn_counter_clockwise():
+    image = np.arange(64, dtype=np.uint8).reshape(1, 8, 8)
+    np.testing.assert_array_equal(rotate(image, np.array([90.0]))[0], np.rot90(image[0]))
+    np.testing.assert_array_equal(rotate(image, np.array([0.0])), image)
+
+
+def test_noise_of_the_two_regimes():
+    labels = np.array([0, 3, 9])
+    np.testing.assert_array_equal(noise_scale(labels, "dependent"), [1, 34, 100])
+    np.testing.assert_array_equal(noise_scale(labels, "independent"), [10, 10, 10])
+    with pytest.raises(ValueError, match="`regime` must be one of independent, dependent"):
+        noise_scale(labels, "both")
+
+
+def test_problem_has_the_stated_distribution():
+    digits = load_digits("digits", None)
+    problem = make_problem(digits, "independent", seed=3)
+    part = problem.train
+    assert part.angles.min() > -90
+    assert part.angles.max() < 90
+    assert stats.kstest(part.angles, "uniform", (-90, 180)).pvalue > 0.01
+    assert stats.kstest((part.noisy - part.angles) / 10, "norm").pvalue > 0.01
+    # Scaled by the noisy training targets with ddof 1, not centred: sqrt(180^2/12 + 10^2) = 52.92.
+    assert problem.scale == pytest.approx(np.std(part.noisy, ddof=1))
+    assert problem.scale == pytest.approx(52.92, rel=0.03)
+    np.testing.assert_allclose(problem.train_targets * problem.scale, part.noisy, rtol=1e-5)
+    assert part.inputs.min() == 0
+    assert part.inputs.max() == 1
+    assert part.inputs.dtype == np.float32
+    other = make_problem(digits, "dependent", seed=3)
+    np.testing.assert_array_equal(other.train.angles, part.angles)
+    assert not np.array_equal(make_problem(digits, "independent", 4).train.angles, part.angles)
+
+
+def write_idx(path, array):
+    header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+    path.write_bytes(gzip.compress(header + array.tobytes()))
+
+
+def test_mnist_is_read_from_the_data_directory(tmp_path):
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (6, 28, 28)), np.arange(6)
+    for part in ("train", "t10k"):
+        write_idx(folder / f"{part}-images-idx3-ubyte.gz", images.astype(np.uint8))
+        write_idx(folder / f"{part}-labels-idx1-ubyte.gz", labels.astype(np.uint8))
+    digits = load_digits("mnist", tmp_path)
+    assert digits.name == "MNIST"
+    np.testing.assert_array_equal(digits.train_images, images)
+    np.testing.assert_array_equal(digits.test_labels, labels)
+
+
+def test_missing_and_broken_files_are_named(tmp_path):
+    with pytest.raises(DataUnavailableError, match="must hold `mnist/train-images"):
+        load_digits("auto", tmp_path)
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(b"not a gzip file")
+    with pytest.raises(DataUnavailableError, match="not a whole idx file"):
+        load_digits("auto", tmp_path)
+
+
+def test_partial_batches_are_kept_and_masked():
+    rows, where = shuffled_epoch(np.random.default_rng(0), 10, batch=4)
+    assert rows.shape == where.shape == (3, 4)
+    assert sorted(rows[where]) == list(range(10))
+    assert where.sum(axis=1).tolist() == [4, 4, 2]
+
+
+def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_path):
+    """The shared loop against a loop written out here, partial batch without a mask."""
+    job = make_job(tmp_path, prior=500.0, method="beta_nll", learning_rate=0.05, schedule="cosine")
+    rows = len(small_problem.train.inputs)
+    recipe = make_recipe("beta_nll", prior=500.0, rows=rows)
+    rotated_mnist_jobs.BATCH, batch = 128, rotated_mnist_jobs.BATCH
+    try:
+        state, _ = rotated_mnist_jobs.fit(
+            job, recipe, small_problem, None, tmp_path / "c", lambda amount: None
+        )
+        schedules = [rotated_mnist_jobs.epoch_schedule(job, rows, epoch) for epoch in range(2)]
+    finally:
+        rotated_mnist_jobs.BATCH = batch
+    from benchmarks.seeds import generator
+
+    params = recipe.network.init(generator("rotated_mnist", 1, "init"), 64)
+
+    def objective(params, inputs, targets):
+        hidden = inputs
+        for layer in params["trunk"]:
+            hidden = jnp.maximum(hidden @ layer["w"] + layer["b"], 0)
+        mean, raw = (hidden @ params["head"]["w"] + params["head"]["b"]).T
+        variance = jnp.logaddexp(raw, 0) + 1e-8
+        nll = 0.5 * jnp.log(2 * jnp.pi * variance) + (targets - mean) ** 2 / (2 * variance)
+        squares = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+        values = jax.lax.stop_gradient(variance) ** 0.5 * nll
+        return values.mean() + 0.5 * 500.0 * squares / rows
+
+    velocity = jax.tree.map(np.zeros_like, params)
+    gradient = jax.jit(jax.grad(objective))
+    step, steps = 0, 6
+    for schedule in schedules:
+        for order, where in zip(schedule.rows[:, 0], schedule.where[:, 0], strict=True):
+            chosen = order[where]
+            found = gradient(
+                params, small_problem.train.inputs[chosen], small_problem.train_targets[chosen]
+            )
+            velocity = jax.tree.map(lambda v, g: 0.9 * v + g, velocity, found)
+            factor = 1e-3 + (1 - 1e-3) * (1 + math.cos(math.pi * step / steps)) / 2
+            rate = 0.05 * factor
+            params = jax.tree.map(lambda p, v, rate=rate: p - rate * v, params, velocity)
+            step += 1
+    assert step == steps
+    for ours, expected in zip(jax.tree.leaves(state.params), jax.tree.leaves(params), strict=True):
+        np.testing.assert_allclose(ours[0], expected, atol=2e-5)
+
+
+def test_scores_are_in_degrees(small_problem, tmp_path):
+    job = make_job(tmp_path)
+    recipe = make_recipe("fisher8", prior=0.0, rows=300)
+    params = recipe.network.init(np.random.default_rng(0), 64)
+    rmse, nll, ece = rotated_mnist_jobs.evaluate(job, recipe, params, small_problem)
+    (mean, log_variance), _ = recipe.network.forward(
+        params, None, small_problem.test.inputs, key=None, severed=False, train=False
+    )
+    mean = np.asarray(mean, float) * small_problem.scale
+    std = np.exp(np.asarray(log_variance, float) / 2) * small_problem.scale
+    test = small_problem.test
+    assert rmse == pytest.approx(np.sqrt(np.mean((mean - test.angles) ** 2)), rel=1e-5)
+    assert nll == pytest.approx(-stats.norm.logpdf(test.noisy, mean, std).mean(), rel=1e-5)
+    shares, _ = np.histogram(stats.norm.cdf(test.noisy, mean, std), 10, (0, 1))
+    shares = shares[shares > 0] / 100
+    assert ece == pytest.approx(np.mean(np.abs(shares - 0.1)), abs=1e-6)
+
+
+def test_probe_sees_the_right_layer():
+    recipe = make_recipe("fisher8", prior=0.0, rows=10)
+    params = recipe.network.init(np.random.default_rng(0), 64)
+    assert len(params["trunk"]) == 3
+    inputs = np.random.default_rng(1).uniform(size=(4, 64)).astype(np.float32)
+    features = representation("fisher8", params, inputs)
+    assert (np.asarray(features) < 0).any()
+    np.testing.assert_allclose(
+        jax.nn.relu(features), recipe.network.features(params, inputs), atol=1e-6
+    )
+    faithful = make_recipe("faithful", prior=0.0, rows=10).network
+    params = faithful.init(np.random.default_rng(0), 64)
+    assert len(params["trunk"]) == 2
+    features = representation("faithful", params, inputs)
+    np.testing.assert_array_equal(features, faithful.features(params, inputs))
+
+
+def test_sizes_of_the_published_networks():
+    def size(method):
+        network = make_recipe(method, prior=0.0, rows=10).network
+        params = network.init(np.random.default_rng(0), 784)
+        return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+    assert size("fisher8") == size("beta_nll") == 894_502
+    assert size("faithful") == 644_002
+
+
+def test_output_biases_of_faithful_learn_at_a_tenth():
+    params = {"trunk": [{"w": jnp.ones(2), "b": jnp.ones(2)}], "head": {"w": jnp.ones(2), "b": 1.0}}
+    gradient = jax.tree.map(jnp.ones_like, params)
+    optimizer = MomentumSgd(head_bias_rate=0.1)(jnp.asarray(0.1))
+    updates, _ = optimizer.update(gradient, optimizer.init(params), params)
+    assert float(updates["head"]["b"]) == pytest.approx(-0.01)
+    assert float(updates["head"]["w"][0]) == pytest.approx(-0.1)
+    clipped = MomentumSgd(clip=1.0)(jnp.asarray(1.0))
+    updates, _ = clipped.update(gradient, clipped.init(params), params)
+    assert float(optax.tree.norm(updates)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["collier", "trustable", "fisher8_radius", "natural_nll"])
+def test_methods_with_peculiar_needs_learn(method, small_problem, tmp_path):
+    """State per row, a third output, a radius and clipping all pass through the shared loop."""
+    setting = SETTINGS[method]
+    job = make_job(
+        tmp_path,
+        method=method,
+        epochs=10,
+        schedule=setting.schedule,
+        learning_rate=setting.learning_rate,
+    )
+    recipe = make_recipe(method, prior=0.0, rows=300)
+    state, history = rotated_mnist_jobs.fit(
+        job, recipe, small_problem, None, tmp_path / "c", lambda amount: None
+    )
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
+    assert history.scores[-1, 1] < history.scores[0, 1]
+
+
+def test_tiny_prior_is_invisible_at_the_small_learning_rate(small_problem, tmp_path):
+    """At rates this small the whole decay of lambda 0.1 is 5e-6 of the weights."""
+
+    def scores(prior):
+        job = make_job(tmp_path, prior=prior)
+        recipe = make_recipe("fisher8", prior=prior, rows=300)
+        folder = tmp_path / str(prior)
+        _, history = rotated_mnist_jobs.fit(
+            job, recipe, small_problem, None, folder, lambda amount: None
+        )
+        return history.scores[-1]
+
+    np.testing.assert_allclose(scores(0.1), scores(0.0), rtol=1e-3)
+
+
+def test_interrupted_training_ends_with_the_same_numbers(small_problem, tmp_path):
+    recipe = make_recipe("trustable", prior=0.0, rows=300)
+    job = make_job(tmp_path, method="trustable", epochs=3, learning_rate=1e-2)
+
+    def run(folder, report=lambda amount: None):
+        return rotated_mnist_jobs.fit(job, recipe, small_problem, None, folder, report)
+
+    whole, whole_history = run(tmp_path / "whole")
+
+    def interrupt(amount, calls=[]):  # noqa: B006
+        calls.append(amount)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "broken", interrupt)
+    resumed_epochs = []
+    resumed, resumed_history = run(tmp_path / "broken", resumed_epochs.append)
+    assert resumed_epochs == [2, 1]
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(whole_history.scores, resumed_history.scores)
+    assert not (tmp_path / "broken").exists()
+
+
+def test_prior_is_chosen_by_the_held_out_part(small_problem, tmp_path, monkeypatch):
+    job = make_job(tmp_path, method="beta_nll", prior=None)
+    losses = dict(
+        zip(PRIOR_GRID, [3.0, float("nan"), 2.0, 1.0, float("inf"), 4.0, 5.0], strict=True)
+    )
+    asked = []
+
+    def trial(job, problem, prior, train_rows, validation_rows, report):
+        assert len(train_rows) == 270
+        assert sorted([*train_rows, *validation_rows]) == list(range(300))
+        asked.append(prior)
+        return losses[prior]
+
+    monkeypatch.setattr(rotated_mnist_jobs, "_trial", trial)
+    assert rotated_mnist_jobs.choose_prior(job, small_problem, None) == 10.0
+    assert asked == list(PRIOR_GRID)
+    # What was tried is stored: nothing is trained again.
+    assert rotated_mnist_jobs.choose_prior(job, small_problem, None) == 10.0
+    assert len(asked) == len(PRIOR_GRID)
+
+
+def test_trial_scores_the_held_out_rows(small_problem, tmp_path):
+    job = make_job(tmp_path, method="beta_nll", epochs=1, learning_rate=0.1, prior=None)
+    rows = np.arange(300)
+    value = rotated_mnist_jobs._trial(
+        job, small_problem, 1.0, rows[30:], rows[:30], lambda amount: None
+    )
+    assert np.isfinite(value)
+
+
+def parse(*words):
+    parser = argparse.ArgumentParser()
+    rotated_mnist.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_jobs_of_the_presets(tmp_path):
+    quick = rotated_mnist.make_jobs(parse("--scratch", str(tmp_path)), "mnist")
+    assert len(quick) == len(SETTINGS) * 2 * 2
+    by_method = {job.method: job for job in quick}
+    # Compression keeps the sum of the rates; rates at the limit of stability are kept.
+    assert by_method["fisher8"].rate_factor * PRESETS["quick"].epochs == 500
+    assert by_method["beta_nll"].rate_factor == 1
+    assert by_method["untrained"].epochs == 0
+    full = rotated_mnist.make_jobs(parse("--preset", "full", "--scratch", str(tmp_path)), "mnist")
+    assert len(full) == len(SETTINGS) * 2 * 5
+    by_method = {job.method: job for job in full}
+    assert by_method["beta_nll"].prior is None
+    assert by_method["beta_nll"].trainings == 8
+    assert by_method["fisher8"].prior == 0
+    assert len({job.cell for job in quick + full}) == len(quick) + len(full) - 2 * 2
+    with pytest.raises(ValueError, match="`--methods` has no 'adam'"):
+        rotated_mnist.make_jobs(parse("--methods", "adam"), "mnist")
+
+
+def test_command_runs_stores_and_prints(tmp_path, capsys, monkeypatch, small_problem):
+    monkeypatch.setattr(rotated_mnist_jobs, "load_problem", lambda *names: small_problem)
+    options = "--images digits --methods fisher8 untrained --regimes independent --seeds 1"
+    folders = ["--results", str(tmp_path / "r"), "--scratch", str(tmp_path / "s")]
+    args = parse(*options.split(), "--epochs", "1", "--workers", "1", *folders)
+    assert rotated_mnist.run(args) == 0
+    printed = capsys.readouterr().out
+    assert "not MNIST" in printed
+    assert "Untrained" in printed
+    cells = list(Store(tmp_path / "r").cells("rotated_mnist"))
+    assert len(cells) == 2
+    trained = next(cell for cell in cells if cell["spec"]["method"] == "fisher8")
+    assert 0 < trained["result"]["feature_accuracy"] <= 100
+    assert trained["result"]["rmse"] > 0
+
+
+def test_bad_data_directory_is_a_message(tmp_path, capsys):
+    assert rotated_mnist.run(parse("--data-dir", str(tmp_path / "none"))) == 1
+    assert "must name an existing folder" in capsys.readouterr().out
+
+
+def test_probe_of_a_diverged_network_is_not_a_number(small_problem):
+    recipe = make_recipe("fisher8", prior=0.0, rows=10)
+    params = recipe.network.init(np.random.default_rng(0), 64)
+    params["trunk"][0]["w"][:] = np.nan
+    assert math.isnan(rotated_mnist_jobs.probe("fisher8", params, small_problem))
+
+
+def test_collier_predicts_with_its_temperature(tmp_path, monkeypatch):
+    from benchmarks import rotated_mnist_networks
+
+    monkeypatch.setitem(rotated_mnist_networks.HYPERPARAMETERS, "collier", {"temperature": 4.0})
+    link = rotated_mnist_networks.predictive_link(types.SimpleNamespace(method="collier"))
+    latent = Gaussian(jnp.zeros(1), jnp.log(jnp.full(1, 9.0)))
+    assert float(link(latent).std[0]) == pytest.approx(5.0)
+
+
+def stored_cell(store, tmp_path, rmse, **fields):
+    job = make_job(tmp_path, images="mnist", epochs=5, **fields)
+    history = {"loss": [1.0], "epoch": [5], "scores": [[rmse, 4.0, None]]}
+    result = {"rmse": rmse, "nll": 4.2, "ece": None, "feature_accuracy": 80.0, "history": history}
+    store.write(job.cell, spec=job.spec, result=result, provenance={})
+
+
+def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
+    store = Store(tmp_path)
+    assert rotated_mnist_report.section(store) is None
+    assert rotated_mnist_report.figure(store) is None
+    for seed, rmse in ((1, 14.0), (2, 16.0)):
+        stored_cell(store, tmp_path, rmse, seed=seed)
+    stored_cell(store, tmp_path, 20.0, regime="dependent")
+    stored_cell(store, tmp_path, 12.0, method="fisher8_radius", learning_rate=1.0)
+    trial = make_job(tmp_path, images="mnist", prior=None).grid_cell(0.1)
+    store.write(trial, spec={}, result={"validation_nll": 1.0}, provenance={})
+    first, radius, dependent = rotated_mnist_report.table_rows(store)
+    assert first.seeds == (1, 2)
+    assert first.mean[0] == 15
+    assert first.std[0] == 1
+    assert math.isnan(first.mean[2])
+    assert first.learning_rate == pytest.approx(5e-4)
+    assert first.paper[:2] == (14.709, 4.252)  # the published row of lambda = 0
+    assert radius.paper is None
+    assert dependent.regime == "dependent"
+    text = to_markdown("", [rotated_mnist_report.section(store)], None)
+    assert "15.00 ± 1.00 (14.71)" in text
+    assert "Noise that depends on the digit" in text
+    assert len(rotated_mnist_report.figure(store).axes) == 4
