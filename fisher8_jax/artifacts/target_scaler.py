@@ -9,11 +9,12 @@ import numpy as np
 from jax import Array
 
 from fisher8_jax._checks import check_floating
+from fisher8_jax._trees import register_tree
 from fisher8_jax.ensembles.mixture import Mixture
 from fisher8_jax.families.contract import Family
 
 
-@jax.tree_util.register_dataclass
+@register_tree
 @dataclasses.dataclass(frozen=True)
 class TargetScaler:
     """`scaled = (targets - shift) / scale`, one shift and scale per coordinate of a target row.

@@ -9,6 +9,7 @@ from jax import Array, lax
 from jax.scipy.special import logsumexp
 
 from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._trees import register_tree
 from fisher8_jax.ensembles._checks import check_members, check_probability
 from fisher8_jax.families.contract import Family
 
@@ -16,7 +17,7 @@ from fisher8_jax.families.contract import Family
 _BISECTIONS = {jnp.dtype(jnp.float32): 40, jnp.dtype(jnp.float64): 64}
 
 
-@jax.tree_util.register_dataclass
+@register_tree
 @dataclasses.dataclass(frozen=True)
 class Mixture:
     """The equal mixture of distributions that are stacked along their first axis.

@@ -160,8 +160,10 @@ class Gaussian(Family):
     def quantile(self, probability: Array) -> Array:
         """`mean + std * Phi^-1(probability)`; `probability` broadcasts against the batch."""
         dtype = jnp.result_type(self.mean, self.log_variance)
-        z = ndtri(at_least_float32(jnp.asarray(probability, dtype)))
-        return self.mean + self.std * z.astype(dtype)
+        z = ndtri(at_least_float32(jnp.asarray(probability, dtype))).astype(dtype)
+        shape = jnp.broadcast_shapes(z.shape, self.batch_shape)
+        mean, std, z = (jnp.broadcast_to(x, shape) for x in (self.mean, self.std, z))
+        return mean + std * z
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`mean + std * e` with standard normal `e`."""

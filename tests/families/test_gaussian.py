@@ -105,6 +105,14 @@ def test_cdf_and_quantile_are_inverse():
     np.testing.assert_allclose(p.quantile(p.cdf(y)), y, rtol=1e-9)
 
 
+def test_quantiles_of_several_levels_come_along_a_new_axis():
+    p = gaussian()
+    levels = jnp.array([0.1, 0.5, 0.9]).reshape(3, 1, 1)
+    quantiles = p.quantile(levels)
+    assert quantiles.shape == (3, 4, 5)
+    np.testing.assert_allclose(quantiles[1], MEAN, atol=1e-12)
+
+
 def test_sample_moments():
     draws = gaussian().sample(jax.random.key(0), (20_000,))
     assert draws.shape == (20_000, 4, 5)
