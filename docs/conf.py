@@ -29,3 +29,24 @@ add_module_names = False
 nitpicky = False
 
 exclude_patterns = ["_build"]
+
+
+def formulas_are_literal(app, what, name, obj, options, lines):
+    """Shows an indented block below a line of text as it is typed, as Markdown would."""
+    result = []
+    for index, line in enumerate(lines):
+        above = [text for text in lines[:index] if text.strip()][-1:]
+        starts_block = (
+            line.startswith("    ")
+            and index > 0
+            and not lines[index - 1].strip()
+            and above
+            and not above[0].startswith(" ")
+        )
+        result += ["::", "", line] if starts_block else [line]
+    lines[:] = result
+
+
+def setup(app):
+    # Before napoleon, which turns sections into fields.
+    app.connect("autodoc-process-docstring", formulas_are_literal, priority=100)

@@ -17,6 +17,8 @@ from jax import Array, lax
 
 AxisName = str | tuple[str, ...]
 
+_LARGEST_LOG_SCALE = 1e5
+
 
 class Scaled(NamedTuple):
     """The array `value * exp(log_scale)`, kept apart because the product may overflow.
@@ -67,12 +69,12 @@ def log_magnitude(x: Scaled) -> Array:
     log_abs = jnp.log(jnp.abs(x.value))
     if x.log_scale is None:
         return log_abs
-    return jnp.where(x.value == 0, log_abs, log_abs + x.log_scale)
+    return jnp.where(x.value == 0, log_abs, log_abs + _bounded(x.log_scale))
 
 
 def rescale(x: Scaled, log_divisor: Array) -> Array:
     """`value * exp(log_scale - log_divisor)`."""
-    log_factor = -log_divisor if x.log_scale is None else x.log_scale - log_divisor
+    log_factor = -log_divisor if x.log_scale is None else _bounded(x.log_scale) - log_divisor
     return multiply_by_exp(x.value, jnp.broadcast_to(log_factor, x.value.shape))
 
 
@@ -114,6 +116,11 @@ def divide_by_norm(x: Scaled, norm: ScaledNorm) -> Array:
     # One infinite entry would turn every other into a silent 0: spread the alarm instead.
     loud = jnp.where(norm.log_max == jnp.inf, jnp.nan, jnp.zeros_like(sum_sq))
     return rescale(x, _zero_if_empty(norm.log_max)) * lax.rsqrt(sum_sq + loud)
+
+
+def _bounded(log_scale: Array) -> Array:
+    """Scales beyond exp(+-1e5) count as equal: larger logarithms have no digits left for ratios."""
+    return jnp.clip(log_scale, -_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE)
 
 
 def _zero_if_empty(log_max: Array) -> Array:

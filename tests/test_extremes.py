@@ -65,6 +65,14 @@ def test_fused_loss_is_right_where_the_residual_overflows():
     np.testing.assert_allclose(gradient.log_variance, np.array([-1, -1, 0]) / np.sqrt(2), rtol=1e-6)
 
 
+@pytest.mark.parametrize("log_variance", [-1e30, -1e10, -1e4, 1e4, 1e30])
+def test_fused_loss_has_a_direction_at_absurd_variances(log_variance):
+    s = jnp.full(4, log_variance, jnp.float32)
+    gradient = fused_gradient(jnp.zeros(4, jnp.float32), s, jnp.array([1, 2, -1, 3.0], jnp.float32))
+    for column in (gradient.mean, gradient.log_variance):
+        np.testing.assert_allclose(np.linalg.norm(column), 1, rtol=1e-5)
+
+
 @pytest.mark.parametrize("log_variance", np.arange(-85.0, 86.0, 17.0))
 def test_identity_op_is_right_in_its_documented_range(log_variance):
     """|log_variance| below 85 for residuals of order one in float32."""

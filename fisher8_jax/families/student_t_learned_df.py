@@ -32,8 +32,8 @@ class StudentTLearnedDf(ScalarFamily):
 
     In the coordinates `(location, log_scale, log_df)` the Fisher information is
 
-            | (v+1)/(v+3) exp(-2 log_scale)       0                   0          |
-        F = |              0                   2v/(v+3)        -2v/((v+1)(v+3))  |
+        F = | (v+1)/(v+3) exp(-2 log_scale)       0                   0          |
+            |              0                   2v/(v+3)        -2v/((v+1)(v+3))  |
             |              0               -2v/((v+1)(v+3))   S + 2v/((v+1)^2 (v+3)) |
 
     with `S = v^2 (trigamma(v/2) - trigamma((v+1)/2)) / 4 - v(v+5)/(2(v+1)(v+3))

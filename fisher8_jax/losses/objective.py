@@ -71,7 +71,7 @@ class Objective(NamedTuple):
 def make_objective(name: str, **hyperparameters: Any) -> Objective:
     """The objective of the loss called `name`, with its hyper-parameters fixed.
 
-    A loop that runs every method::
+    A loop that runs every method:
 
         state = objective.init(predict(params, all_inputs))
         for each epoch:

@@ -32,9 +32,10 @@ def test_gradients_cross_once_and_no_row_of_data_does(programs, name):
 
 def test_fisher8_adds_a_few_scalars(programs):
     plain, fisher8, radius = (sum(c.elements for c in small(programs[n])) for n in PROGRAMS)
-    # The largest magnitude and the sum of squares of two columns; then one mean KL.
+    # The largest magnitude and the sum of squares of two columns; then the largest change of each
+    # column and one mean KL.
     assert 0 < fisher8 - plain <= 4
-    assert fisher8 < radius <= fisher8 + 2
+    assert fisher8 < radius <= fisher8 + 3
     assert sum(c.bytes for c in small(programs["Fisher8, KL radius"])) <= 64
 
 
