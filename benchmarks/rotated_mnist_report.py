@@ -196,6 +196,7 @@ def print_table(
     """What a run prints at its end."""
     name = "MNIST" if images == "mnist" else "8 x 8 digits, not MNIST"
     table = PrintedTable("method", "noise", "training", *HEADINGS, "seeds", title=name)
+    table.columns[0].no_wrap = True
     for row in collect((job.spec, result) for job, result in results):
         paper = row.paper if images == "mnist" else None
         cells = _cells(row._replace(paper=paper))

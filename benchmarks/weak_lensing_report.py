@@ -172,6 +172,7 @@ def print_table(console: Console, results: Sequence[tuple[Job, dict[str, Any]]])
     rows = collect((job.spec, result) for job, result in results)
     for title in dict.fromkeys(_title(row) for row in rows):
         table = PrintedTable("method", *HEADINGS, "seeds", title=title)
+        table.columns[0].no_wrap = True
         for row in rows:
             if _title(row) == title:
                 table.add_row(row.label, *_cells(row), str(len(row.seeds)))

@@ -386,7 +386,7 @@ def test_command_runs_stores_and_prints(tmp_path, capsys, monkeypatch, small_pro
     assert rotated_mnist.run(args) == 0
     printed = capsys.readouterr().out
     assert "not MNIST" in printed
-    assert "Untrained" in printed
+    assert "Untrained network" in printed
     cells = list(Store(tmp_path / "r").cells("rotated_mnist"))
     assert len(cells) == 2
     trained = next(cell for cell in cells if cell["spec"]["method"] == "fisher8")
