@@ -151,7 +151,8 @@ def section(store: Store) -> Section | None:
 def _how_to_read() -> str:
     return (
         "Mean and deviation over the seeds that did not diverge; published values, all of "
-        f"{FULL_EPOCHS} epochs, in brackets. RMSE is against the true angle, NLL (with its constant) and ECE on noisy "
+        f"{FULL_EPOCHS} epochs, in brackets. RMSE is against the true angle, NLL (with its "
+        "constant) and ECE on noisy "
         "targets; the features are judged by a logistic regression of the digit. Small learning "
         f"rates are compressed in time: multiplied by {FULL_EPOCHS} over the number of epochs. The "
         "published natural NLL chooses its prior by a Laplace approximation; here it is the plain "
