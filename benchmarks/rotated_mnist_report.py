@@ -38,6 +38,7 @@ class Row(NamedTuple):
     schedule: str
     prior: float | str
     seeds: tuple[int, ...]
+    diverged: tuple[int, ...]  # those of them whose NLL is not a number; not in mean and std
     mean: tuple[float, ...]  # in the order of `METRICS`
     std: tuple[float, ...]
     paper: tuple[float, ...] | None
@@ -68,6 +69,9 @@ def _row(members: Sequence[tuple[dict[str, Any], dict[str, Any]]], published) ->
     spec = members[0][0]
     values = np.array([[_number(result[m]) for m in METRICS] for _, result in members])
     setting = SETTINGS[spec["method"]]
+    seeds = [member["seed"] for member, _ in members]
+    is_finite = np.isfinite(values[:, METRICS.index("nll")])
+    values = values[is_finite] if is_finite.any() else np.full((1, len(METRICS)), np.nan)
     return Row(
         spec["method"],
         setting.label,
@@ -77,7 +81,8 @@ def _row(members: Sequence[tuple[dict[str, Any], dict[str, Any]]], published) ->
         spec["learning_rate"] * spec["rate_factor"],
         spec["schedule"],
         spec["prior"],
-        tuple(member["seed"] for member, _ in members),
+        tuple(seeds),
+        tuple(seed for seed, finite in zip(seeds, is_finite, strict=True) if not finite),
         tuple(values.mean(axis=0)),
         tuple(values.std(axis=0)),
         published.get((setting.paper, spec["regime"])),
@@ -103,12 +108,17 @@ def _cells(row: Row) -> list[str]:
     texts = []
     for index, digits in enumerate(DIGITS):
         text = f"{row.mean[index]:.{digits}f}"
-        if len(row.seeds) > 1:
+        if len(row.seeds) - len(row.diverged) > 1:
             text += f" ± {row.std[index]:.{digits}f}"
         if row.paper is not None:
             text += f" ({row.paper[index]:.{digits}f})"
         texts.append(text)
     return texts
+
+
+def _seeds(row: Row) -> str:
+    count = str(len(row.seeds))
+    return f"{count}, {len(row.diverged)} diverged" if row.diverged else count
 
 
 def _training(row: Row) -> str:
@@ -127,7 +137,7 @@ def section(store: Store) -> Section | None:
     header = ["method", "training", "lambda", *HEADINGS, "seeds"]
     for regime, title in zip(REGIMES, TITLES, strict=True):
         lines = [
-            [row.label, _training(row), f"{row.prior}", *_cells(row), str(len(row.seeds))]
+            [row.label, _training(row), f"{row.prior}", *_cells(row), _seeds(row)]
             for row in rows
             if row.regime == regime
         ]
@@ -140,8 +150,9 @@ def section(store: Store) -> Section | None:
 
 def _how_to_read() -> str:
     return (
-        f"Mean and deviation over seeds; published values, all of {FULL_EPOCHS} epochs, in "
-        "brackets. RMSE is against the true angle, NLL (with its constant) and ECE on noisy "
+        "Mean and deviation over the seeds that did not diverge; published values, all of "
+        f"{FULL_EPOCHS} epochs, in brackets. RMSE is against the true angle, NLL (with its "
+        "constant) and ECE on noisy "
         "targets; the features are judged by a logistic regression of the digit. Small learning "
         f"rates are compressed in time: multiplied by {FULL_EPOCHS} over the number of epochs. The "
         "published natural NLL chooses its prior by a Laplace approximation; here it is the plain "
@@ -200,7 +211,7 @@ def print_table(
     for row in collect((job.spec, result) for job, result in results):
         paper = row.paper if images == "mnist" else None
         cells = _cells(row._replace(paper=paper))
-        table.add_row(row.label, row.regime, _training(row), *cells, str(len(row.seeds)))
+        table.add_row(row.label, row.regime, _training(row), *cells, _seeds(row))
     console.print(table)
     if images == "mnist":
         console.print(f"In brackets: the published values, all of {FULL_EPOCHS} epochs.")

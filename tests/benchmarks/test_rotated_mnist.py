@@ -441,7 +441,18 @@ def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
     assert first.paper[:2] == (14.709, 4.252)  # the published row of lambda = 0
     assert radius.paper is None
     assert dependent.regime == "dependent"
+    job = make_job(tmp_path, images="mnist", epochs=5, seed=3)
+    lost = {
+        "rmse": 1e17,
+        "nll": None,
+        "ece": 0.5,
+        "feature_accuracy": None,
+        "history": {"epoch": []},
+    }
+    store.write(job.cell, spec=job.spec, result=lost, provenance={})
+    assert rotated_mnist_report.table_rows(store)[0].diverged == (3,)
     text = to_markdown("", [rotated_mnist_report.section(store)], None)
     assert "15.00 ± 1.00 (14.71)" in text
+    assert "3, 1 diverged" in text
     assert "Noise that depends on the digit" in text
     assert len(rotated_mnist_report.figure(store).axes) == 4
