@@ -12,7 +12,6 @@ Every family is stored in a file of its own, so a run can be resumed or split.
 
 import argparse
 import functools
-import json
 import pathlib
 from typing import Any
 
@@ -24,11 +23,11 @@ from jax import Array
 
 from benchmarks.console import console
 from benchmarks.families_problems import PROBLEMS, Problem
-from benchmarks.provenance import machine, provenance
+from benchmarks.provenance import provenance
+from benchmarks.store import DEFAULT_RESULTS, Store
 from fisher8_jax import fisher8_nll
 from fisher8_jax.transforms import fisher8_optimizer
 
-RESULTS = pathlib.Path(__file__).parent / "results" / "families" / "recovery"
 LEARNING_RATES = (1e-3, 3e-3, 1e-2)
 TOLERANCE = 0.02
 EVALUATE_EVERY = 20
@@ -40,17 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budgets", type=int, nargs="+", default=[100, 200, 400])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--families", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
-    parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
+    parser.add_argument("--results", type=pathlib.Path, default=DEFAULT_RESULTS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Computes what is not stored yet and prints the table of everything stored."""
+    store = Store(args.results)
     for name in args.families:
-        path = args.results / f"{name.lower().replace(' ', '_')}.json"
-        if not path.exists():
-            _store(_row(PROBLEMS[name], sorted(args.budgets), args.seed), path, args)
-        console.print(_line(json.loads(path.read_text())))
-    rows = [json.loads(path.read_text()) for path in sorted(args.results.glob("*.json"))]
+        cell, spec = f"families/recovery/{name.lower().replace(' ', '_')}", _spec(name, args)
+        row = store.read(cell, spec)
+        if row is None:
+            row = _row(PROBLEMS[name], sorted(args.budgets), args.seed)
+            store.write(cell, spec=spec, result=row, provenance=provenance(_command(spec)))
+        console.print(_line(row))
+    rows = [cell["result"] for cell in store.cells("families/recovery")]
     counted = sum(row["recovered"] and row["faster"] for row in rows)
     console.print(f"within {TOLERANCE} nats and fewer steps than Adam: {counted} of {len(rows)}")
     return 0
@@ -189,18 +191,19 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-def _store(row: dict[str, Any], path: pathlib.Path, args: argparse.Namespace) -> None:
-    budgets = " ".join(map(str, args.budgets))
-    setting = f"--budgets {budgets} --seed {args.seed}"
-    record = {
-        **row,
-        "budgets": args.budgets,
+def _spec(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """What determines a row, together with the code."""
+    return {
+        "family": name,
+        "budgets": sorted(args.budgets),
         "seed": args.seed,
         "tolerance": TOLERANCE,
         "batch_size": BATCH_SIZE,
         "num_train": NUM_TRAIN,
-        "machine": machine(),
-        **provenance(f"python -m benchmarks families --families '{row['family']}' {setting}"),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _command(spec: dict[str, Any]) -> str:
+    budgets = " ".join(map(str, spec["budgets"]))
+    name, seed = spec["family"], spec["seed"]
+    return f"python -m benchmarks families --families '{name}' --budgets {budgets} --seed {seed}"

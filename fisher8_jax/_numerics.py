@@ -119,8 +119,12 @@ def divide_by_norm(x: Scaled, norm: ScaledNorm) -> Array:
 
 
 def _bounded(log_scale: Array) -> Array:
-    """Scales beyond exp(+-1e5) count as equal: larger logarithms have no digits left for ratios."""
-    return jnp.clip(log_scale, -_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE)
+    """Scales beyond exp(+-1e5) count as equal: larger logarithms have no digits left for ratios.
+
+    Infinite ones stay, because they come from infinite inputs and must be seen.
+    """
+    bounded = jnp.clip(log_scale, -_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE)
+    return jnp.where(jnp.isfinite(log_scale), bounded, log_scale)
 
 
 def _zero_if_empty(log_max: Array) -> Array:

@@ -132,8 +132,13 @@ def scale_by_kl_radius(
 
     def init(params: Any) -> KLRadiusState:
         del params
-        zero, none = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
-        return KLRadiusState(none, zero, zero, zero if exact else None, none)
+
+        # An array of its own for each field: a donated state must not hold one buffer twice.
+        def zero(dtype: Any = jnp.float32) -> Array:
+            return jnp.zeros((), dtype)
+
+        exact_kl = zero() if exact else None
+        return KLRadiusState(zero(jnp.int32), zero(), zero(), exact_kl, zero(jnp.int32))
 
     def update(
         updates: Any,
