@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from rich import box
 from rich.table import Table
 
 from benchmarks.console import console, progress
@@ -194,16 +195,17 @@ def fit_of_first_split(
 
 
 def show(trained: dict[str, Trained], steps: int) -> None:
-    table = Table(title=f"Test scores after {steps} steps, mean ± std over {SPLITS} splits")
+    title = f"Test scores after {steps} steps, mean ± std over {SPLITS} splits"
+    table = Table(title=title, box=box.SIMPLE)
     table.add_column("method")
-    for name in ("learning rate", "RMSE", "NLL", "calibration error", "diverged"):
+    for name in ("rate", "RMSE", "NLL", "ECE", "diverged"):
         table.add_column(name, justify="right")
     for name, result in trained.items():
         for index, rate in enumerate(result.learning_rates):
             values = Scores(*(score[index] for score in result.scores))
             finite = (values.non_finite == 0) & (values.rmse < DIVERGED_RMSE)
             cells = [
-                f"{np.mean(v[finite]):.{digits}f} ± {np.std(v[finite]):.{digits}f}"
+                f"{np.mean(v[finite]):.{digits}f}±{np.std(v[finite]):.{digits}f}"
                 if finite.any()
                 else "-"
                 for v, digits in ((values.rmse, 1), (values.nll, 3), (values.ece, 3))
@@ -212,8 +214,9 @@ def show(trained: dict[str, Trained], steps: int) -> None:
             table.add_row(name, shown_rate, *cells, f"{np.sum(~finite)} of {SPLITS}")
     console.print(table)
     console.print(
-        "RMSE in francs, NLL in nats without ln(2 pi)/2. A split has diverged, and is left out of\n"
-        f"the means, if a prediction is not finite or its RMSE exceeds {DIVERGED_RMSE:.0f} francs."
+        "RMSE in francs, NLL in nats without ln(2 pi)/2, ECE the calibration error over ten\n"
+        "bins of the predicted cdf. A split has diverged, and is left out of the means, if a\n"
+        f"prediction is not finite or its RMSE exceeds {DIVERGED_RMSE:.0f} francs."
     )
 
 
