@@ -16,6 +16,7 @@ from jax import Array, lax
 from fisher8_jax._checks import check_axis_name_is_bound, check_mask
 from fisher8_jax._numerics import AxisName, at_least_float32
 from fisher8_jax.families.contract import Family
+from fisher8_jax.families.masking import zero_outside
 from fisher8_jax.transforms._checks import check_prediction
 
 Predict = Callable[[Any], Family]
@@ -146,9 +147,4 @@ def _zero_outside(change: Family, where: Array | None) -> Family:
     if where is None:
         return change
     mask = check_mask("where", where, change.batch_shape)
-
-    def mask_field(leaf: Array) -> Array:
-        # Fields of several parameters per element have axes of their own behind the batch's.
-        return jnp.where(mask.reshape(mask.shape + (1,) * (leaf.ndim - mask.ndim)), leaf, 0)
-
-    return jax.tree.map(mask_field, change)
+    return jax.tree.map(lambda leaf: zero_outside(leaf, mask), change)
