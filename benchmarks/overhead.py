@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
     result = {"networks": rows, "sharded_step": sharded_communication(rng), "machine": machine()}
     store = Store(args.results)
     spec = {"rounds": args.rounds, "seed": args.seed}
-    store.write("overhead/cpu", spec=spec, result=result, provenance=provenance())
+    command = f"python -m benchmarks overhead --rounds {args.rounds} --seed {args.seed}"
+    store.write("overhead/cpu", spec=spec, result=result, provenance=provenance(command))
     show(result)
     return 0 if all(row["median_ratio"] <= row["limit"] for row in rows) else 1
 
@@ -84,8 +85,8 @@ def dense(rng: np.random.Generator, *widths: int) -> list[dict[str, Array]]:
 
 def apply_dense(layers: list[dict[str, Array]], x: Array) -> Array:
     for layer in layers[:-1]:
-        x = jax.nn.elu(x @ layer["w"] + layer["b"])
-    return x @ layers[-1]["w"] + layers[-1]["b"]
+        x = jax.nn.elu(x @ layer["w"] + layer["b"][None])
+    return x @ layers[-1]["w"] + layers[-1]["b"][None]
 
 
 def small_mlp(rng: np.random.Generator) -> Problem:
