@@ -9,7 +9,6 @@ full image, NLL in nats per pixel, ECE. The picture shows error and predicted si
 
 import argparse
 import functools
-import json
 import pathlib
 from typing import Any
 
@@ -24,12 +23,12 @@ from benchmarks.console import console
 from benchmarks.dense_data import Scene, load_scene
 from benchmarks.dense_network import UNet
 from benchmarks.provenance import machine, provenance
+from benchmarks.store import DEFAULT_RESULTS, Store
 from fisher8_jax import Gaussian, fisher8_nll
 from fisher8_jax.losses import beta_nll, gaussian_nll
 from fisher8_jax.metrics import ece, nll, rmse
 from fisher8_jax.transforms import fisher8_optimizer
 
-RESULTS = pathlib.Path(__file__).parent / "results" / "families"
 LEARNING_RATES = (1e-3, 4e-3)
 CROP, BATCH_SIZE = (32, 32), 6
 
@@ -51,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--width", type=int, default=8, help="channels at the finest scale")
-    parser.add_argument("--picture", type=pathlib.Path, help="default: beside the results")
+    parser.add_argument("--results", type=pathlib.Path, default=DEFAULT_RESULTS)
+    parser.add_argument(
+        "--picture", type=pathlib.Path, default=pathlib.Path("dense.png"), help="where to save it"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         predictions[method] = dist
         console.print(_line(rows[-1]))
     _store(rows, args)
-    _draw(scene, predictions, args.picture or RESULTS / "dense.png")
+    _draw(scene, predictions, args.picture)
     return 0
 
 
@@ -153,19 +155,12 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _store(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    command = f"python -m benchmarks dense --steps {args.steps} --seed {args.seed}"
-    record = {
-        "rows": rows,
-        "steps": args.steps,
-        "seed": args.seed,
-        "width": args.width,
-        "machine": machine(),
-        **provenance(f"{command} --width {args.width}"),
-    }
-    path = RESULTS / "dense.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    console.print(f"stored {path}")
+    spec = {"steps": args.steps, "seed": args.seed, "width": args.width}
+    command = "python -m benchmarks dense " + " ".join(f"--{k} {v}" for k, v in spec.items())
+    result = {"rows": rows, "machine": machine()}
+    Store(args.results).write(
+        "dense/stereo", spec=spec, result=result, provenance=provenance(command)
+    )
 
 
 def _draw(scene: Scene, predictions: dict[str, Gaussian], path: pathlib.Path) -> None:
