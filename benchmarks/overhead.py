@@ -25,6 +25,7 @@ from rich.table import Table
 
 from benchmarks.console import console, progress
 from benchmarks.provenance import machine, provenance
+from benchmarks.scale_out_programs import read_collectives
 from benchmarks.store import DEFAULT_RESULTS, Store
 from fisher8_jax import Gaussian, fisher8, fisher8_nll
 
@@ -209,16 +210,9 @@ def sharded_communication(rng: np.random.Generator) -> dict[str, int]:
     return {"devices": DEVICES, **{method: reduced(method) for method in LOSSES}}
 
 
-def reduced_elements(hlo: str) -> int:
-    """The number of array elements in the results of all all-reduce instructions of a program."""
-    total = 0
-    for line in hlo.splitlines():
-        head, found, _ = line.partition(" all-reduce(")
-        if found:
-            for shape in head.partition(" = ")[2].strip("() ").split():
-                sizes = shape.partition("[")[2].partition("]")[0]
-                total += int(np.prod([int(size) for size in sizes.split(",") if size]))
-    return total
+def reduced_elements(program: str) -> int:
+    """The number of array elements in the results of all collectives of a compiled program."""
+    return sum(collective.elements for collective in read_collectives(program))
 
 
 def show(result: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from benchmarks.scale_out_programs import read_collectives
 from fisher8_jax import Gaussian, fisher8, fisher8_nll
 from tests.problem import ROWS, gradient, make_problem, predict
 
@@ -190,25 +191,11 @@ def test_the_sharded_step_communicates_a_few_scalars_more(problem):
 
     def reduced_elements(path):
         text = jax.jit(functools.partial(gradient, path)).lower(params, x, y).compile().as_text()
-        return collective_elements(text)
+        return sum(collective.elements for collective in read_collectives(text))
 
     extra = reduced_elements("fused") - reduced_elements("nll")
     targets_per_row = y.shape[1]
     assert 0 < extra <= 2 * 2 * targets_per_row
-
-
-def collective_elements(hlo: str) -> int:
-    """The number of array elements that all all-reduce results of a compiled program hold."""
-    total = 0
-    for line in hlo.splitlines():
-        head, found, _ = line.partition(" all-reduce(")
-        if not found:
-            continue
-        for shape in head.partition(" = ")[2].replace("(", " ").replace(")", " ").split():
-            if "[" in shape:
-                sizes = shape.partition("[")[2].partition("]")[0]
-                total += int(np.prod([int(s) for s in sizes.split(",") if s]))
-    return total
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])

@@ -8,15 +8,6 @@ from fisher8_jax._checks import check_floating
 from fisher8_jax.families.contract import Family
 
 
-def check_family(name: str, dist: Any) -> None:
-    """Says that `name` must be a distribution when an array was passed."""
-    if not isinstance(dist, Family):
-        raise TypeError(
-            f"`{name}` must be a distribution such as `Gaussian(mean, log_variance)`, "
-            f"got {type(dist).__name__}."
-        )
-
-
 def check_has_batch(batch_shape: tuple[int, ...]) -> None:
     """Rejects a single prediction where a batch is needed."""
     if not batch_shape or batch_shape[0] == 0:

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_mask
+from fisher8_jax._fisher8 import check_family
 from fisher8_jax._numerics import Scaled, at_least_float32, l2_norm
-from fisher8_jax.diagnostics._checks import check_family, check_fraction, check_has_batch
+from fisher8_jax.diagnostics._checks import check_fraction, check_has_batch
 from fisher8_jax.families.contract import Family, array_fields
 from fisher8_jax.metrics.predictive import log_variance as log_variance_of
 
@@ -168,7 +169,7 @@ def saturated_share(
         >>> saturated_share(Gaussian(jnp.zeros(4), log_variance), lower=-5.0, upper=5.0)
         Array(0.25, dtype=float32)
     """
-    check_family("dist", dist)
+    check_family("`dist`", dist)
     if lower is None and upper is None:
         raise ValueError(
             "`lower` and `upper` are both missing. Pass the log-variance at which the head is "
@@ -182,7 +183,7 @@ def saturated_share(
 
 
 def _check(dist: Family) -> None:
-    check_family("dist", dist)
+    check_family("`dist`", dist)
     check_has_batch(dist.batch_shape)
 
 

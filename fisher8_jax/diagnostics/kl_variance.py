@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_positive
+from fisher8_jax._fisher8 import check_family
 from fisher8_jax._numerics import at_least_float32
 from fisher8_jax.diagnostics._balls import Moments, cut_into_blocks, variance_in_balls
 from fisher8_jax.diagnostics._checks import (
     check_at_least_one,
-    check_family,
     check_inputs,
     check_same_length,
 )
@@ -47,7 +47,7 @@ def local_kl_variance(
     Reference:
         Fisher8, UAI 2026, the one-dimensional study.
     """
-    check_family("dist", dist)
+    check_family("`dist`", dist)
     inputs = check_inputs(inputs)
     check_same_length(dist, inputs)
     check_positive("radius", radius)

@@ -21,7 +21,6 @@ continuous ranked probability score in closed form, one value per element.
 
 import abc
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import jax
@@ -164,8 +163,3 @@ def natural_score_by_autodiff(dist: Family, targets: Array) -> dict[str, Scaled]
     (cotangent,) = pull_back(jnp.ones_like(values))
     natural = dist.natural(cotangent)
     return {name: Scaled(getattr(natural, name)) for name in array_fields(natural)}
-
-
-def map_parameters(function: Callable[[Array], Array], dist: Family) -> Family:
-    """`dist` with `function` applied to every array field."""
-    return jax.tree.map(function, dist)

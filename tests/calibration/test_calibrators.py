@@ -13,7 +13,6 @@ from sklearn.isotonic import IsotonicRegression
 
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
-from fisher8_jax.families.contract import map_parameters
 
 
 def overconfident(n, targets=2, seed=0, dtype=jnp.float64, worst=3.0):
@@ -67,7 +66,7 @@ def test_batch_and_space_are_one_axis_and_vmap_maps(calibrator):
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_narrow_types(calibrator, dtype):
     dist, y = overconfident(1000, dtype=dtype, worst=1.0)
-    wide = map_parameters(lambda a: a.astype(jnp.float64), dist)
+    wide = jax.tree.map(lambda a: a.astype(jnp.float64), dist)
     fit = jax.jit(calibrator.fit)
     got = jax.tree.leaves(fit(dist, y))[0]
     assert got.dtype == jnp.float32
