@@ -35,5 +35,5 @@ def make_images(page: Path) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(DOCS.parent))
-    for name in ("diagnostics.md", "plots.md"):
+    for name in ("diagnostics.md", "getting_started.md", "plots.md"):
         make_images(DOCS / name)
