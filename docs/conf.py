@@ -2,6 +2,9 @@
 
 import importlib.metadata
 
+from docutils import nodes
+from latex2mathml.converter import convert
+
 project = "fisher8_jax"
 author = "The fisher8_jax authors"
 copyright = "2026, the fisher8_jax authors"  # noqa: A001, Sphinx wants this name
@@ -17,8 +20,11 @@ extensions = [
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "fisher8_jax"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
 
 default_role = "code"  # `name` in a docstring is code, as in Markdown
 napoleon_use_ivar = True
@@ -47,6 +53,19 @@ def formulas_are_literal(app, what, name, obj, options, lines):
     lines[:] = result
 
 
+def math_inline(translator, node):
+    """Formulas as MathML, which browsers draw by themselves: no script, no other site."""
+    translator.body.append(convert(node.astext(), display="inline"))
+    raise nodes.SkipNode
+
+
+def math_block(translator, node):
+    """A displayed formula; the style sheet lets a wide one scroll."""
+    translator.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app):
+    app.add_html_math_renderer("mathml", (math_inline, None), (math_block, None))
     # Before napoleon, which turns sections into fields.
     app.connect("autodoc-process-docstring", formulas_are_literal, priority=100)
