@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: demo test test-slow lint docs clean
+.PHONY: demo test test-slow lint docs links package clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks engel
@@ -24,6 +24,15 @@ lint: $(VENV)/.installed
 
 docs: $(VENV)/.installed
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
+
+links: $(VENV)/.installed
+	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/links
+
+# Wheel and sdist; the wheel must pass the tests of the sdist, in a folder without the sources.
+package: $(VENV)/.installed
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m tests.installed_wheel dist
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."'

@@ -23,6 +23,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("deterministic")
 
+# Programs that the build of the site runs; importing one for its doctests would run it again.
+collect_ignore_glob = ["docs/gallery/*", "docs/gallery_source/*"]
+
 # All code blocks of one page share a namespace and run from top to bottom.
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser()], patterns=["*.md"], fixtures=["strict_jax"]

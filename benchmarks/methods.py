@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax import Family, Gaussian
-from fisher8_jax.families.links import latent_gaussian, natural_gaussian
-from fisher8_jax.losses import Objective, make_objective
+from fisher8_jax.losses import make_objective
+from fisher8_jax.losses.objective import Objective
 
 Link = Callable[..., Family]
 
@@ -49,7 +49,7 @@ def unit_variance_link(mean: Array, raw: Array) -> Gaussian:
 
 def collier_link(mean: Array, factor: Array, raw_diagonal: Array) -> Gaussian:
     """What is predicted at temperature 0: the latent itself."""
-    return latent_gaussian(mean, factor, raw_diagonal)
+    return Gaussian.from_latent(mean, factor, raw_diagonal)
 
 
 def _make(label: str, link: Link, loss: str, hyperparameters: Any = None, **fields: Any) -> Method:
@@ -67,7 +67,7 @@ METHODS = {
     "fisher8": _make("Fisher8", _STD, "fisher8"),
     "fisher8_radius": _make("Fisher8 + KL radius", _STD, "fisher8", max_kl=0.01),
     "beta_nll_1": _make("beta-NLL 1.0", _VARIANCE, "beta_nll", {"beta": 1.0}),
-    "natural_nll": _make("Natural NLL", natural_gaussian, "natural_nll"),
+    "natural_nll": _make("Natural NLL", Gaussian.from_natural, "natural_nll"),
     "natural_gradient": _make("Natural gradient", _STD, "natural_gradient"),
     "collier": _make("Collier, tau 0", collier_link, "collier", outputs=3),
     "trustable": _make("Trustable", _STD, "trustable", {"step_size": 0.1}),

@@ -28,10 +28,9 @@ from benchmarks.uci_jobs import Prepared, draw_lanes, draw_schedule, load_prepar
 from benchmarks.uci_plan import BATCH, BUDGETS
 from benchmarks.workers import Report
 from fisher8_jax.transforms import (
+    BestParams,
     fisher8_optimizer,
-    keep_best,
     scale_by_kl_radius,
-    start_best,
     track_average,
 )
 
@@ -172,7 +171,7 @@ def _draw_schedule(job: RadiusJob, prepared: Prepared, held_out: HeldOut | None)
 def _start_best(state: TrainState, prepared: Prepared) -> dict[str, Any]:
     # Copies, because the training loop gives the memory of its state away.
     copy = jax.tree.map(jnp.array, state.params)
-    return {name: jax.vmap(start_best)(copy) for name in _candidates(state)}
+    return {name: jax.vmap(BestParams.start)(copy) for name in _candidates(state)}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -180,7 +179,7 @@ def _keep_best(recipe, best, candidates, held_out, sources):
     def of_lane(best, params, source, rows, mask):
         dist, _ = recipe.predict(params, None, sources.inputs[source, rows])
         values = dist.nll(sources.targets[source, rows])
-        return keep_best(best, params, jnp.sum(jnp.where(mask, values, 0)) / jnp.sum(mask))
+        return best.keep(params, jnp.sum(jnp.where(mask, values, 0)) / jnp.sum(mask))
 
     splits = jnp.arange(len(held_out.rows))
     over_lanes = jax.vmap(of_lane)

@@ -31,6 +31,7 @@ def section(store: Store) -> Section | None:
     blocks += [Paragraph(text) for text in fingerprints(comparison)]
     blocks.append(outside_table(comparison, others))
     blocks.append(winner_table(comparison))
+    blocks += [table for name in BUDGETS if (table := rivals_table(comparison, name))]
     for optimizer in BUDGETS:
         blocks += _pareto(comparison, optimizer)
     present = {key[:2] for key in comparison.ours}
@@ -210,6 +211,54 @@ def result_table(comparison: Comparison, optimizer: str, rate: float) -> Table:
         "[difference in published fold spreads], our best in bold"
     )
     return Table(caption, ["set", "", *(LABELS[m] for m in methods)], rows)
+
+
+def rivals_table(comparison: Comparison, optimizer: str) -> Table | None:
+    """Every method that has results, also those that the paper does not run on these sets."""
+    present = {key.method for key in comparison.ours if key.optimizer == optimizer}
+    methods = [*COLUMNS, *(m for m in METHODS if m not in COLUMNS)]
+    methods = [method for method in methods if method in present]
+    if set(methods) <= set(COLUMNS):
+        return None
+    rates, rows = BUDGETS[optimizer].rates, []
+    for dataset in dict.fromkeys(key.dataset for key in comparison.paper):
+        of_method = {
+            m: [comparison.ours.get(Key(optimizer, rate, dataset, m)) for rate in rates]
+            for m in methods
+        }
+        for metric in ("rmse", "nll"):
+            best = {m: _lowest(cells, metric) for m, cells in of_method.items()}
+            lowest = min(value for value, _ in best.values())
+            texts = [_with_rate(*best[m], rates, bold=best[m][0] == lowest) for m in methods]
+            rows.append([dataset, metric.upper(), *texts])
+    rows.append(["all sets", "diverged", *(_diverged(comparison, optimizer, m) for m in methods)])
+    caption = (
+        f"{optimizer.upper()}, {BUDGETS[optimizer].words}, every method here: the lowest "
+        "mean over the learning rates, chosen per cell by the test score itself, and the rate; "
+        "the last row counts cells (set, rate) with a fold that diverged"
+    )
+    return Table(caption, ["set", "", *(LABELS[m] for m in methods)], rows)
+
+
+def _lowest(cells: Sequence[dict[str, Ours] | None], metric: str) -> tuple[float, int]:
+    """The lowest mean over rates and its place; infinite if none is finite."""
+    means = [np.inf if cell is None else cell[metric].mean for cell in cells]
+    means = [mean if np.isfinite(mean) else np.inf for mean in means]
+    return min(means), int(np.argmin(means))
+
+
+def _with_rate(value: float, place: int, rates: Sequence[float], *, bold: bool) -> str:
+    if not np.isfinite(value):
+        return "diverged"
+    text = f"{value:.2f}"
+    return (f"**{text}**" if bold else text) + f" ({rates[place]:g})"
+
+
+def _diverged(comparison: Comparison, optimizer: str, method: str) -> str:
+    cells = [
+        v for k, v in comparison.ours.items() if (k.optimizer, k.method) == (optimizer, method)
+    ]
+    return f"{sum(cell['nll'].diverged > 0 for cell in cells)} of {len(cells)}"
 
 
 def _cell(comparison: Comparison, key: Key, metric: str, best: bool) -> str:

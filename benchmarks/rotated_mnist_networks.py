@@ -29,7 +29,7 @@ def _method_table() -> dict[str, Method]:
     fisher8 = with_fields(METHODS["fisher8"], **linear)
     collier = make_objective("collier", **HYPERPARAMETERS["collier"])
     trustable = make_objective("trustable", **HYPERPARAMETERS["trustable"])
-    radius = HYPERPARAMETERS["fisher8_radius"]
+    radius = {**HYPERPARAMETERS["fisher8_radius"], "radius_mode": "target"}
     return {
         "natural_nll": METHODS["natural_nll"],
         "beta_nll": with_fields(METHODS["beta_nll"], link=_softplus_variance),
@@ -39,7 +39,8 @@ def _method_table() -> dict[str, Method]:
         "trustable": with_fields(METHODS["trustable"], objective=trustable),
         "fisher8_prior": fisher8,
         "fisher8": fisher8,
-        "fisher8_radius": with_fields(fisher8, **radius, radius_mode="target"),
+        "fisher8_radius": with_fields(fisher8, **radius),
+        "nll_radius": with_fields(METHODS["nll"], link=Gaussian, **radius),
         "untrained": fisher8,
     }
 
@@ -88,7 +89,7 @@ def predictive_link(job: Job) -> Callable[[Gaussian], Gaussian]:
     """From the trained distribution to that of an observation: Collier's adds the temperature."""
     if job.method != "collier":
         return lambda dist: dist
-    from fisher8_jax.losses import collier_predictive
+    from fisher8_jax.losses.collier import collier_predictive
 
     temperature = HYPERPARAMETERS["collier"]["temperature"]
     return functools.partial(collier_predictive, temperature=temperature)

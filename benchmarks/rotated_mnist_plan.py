@@ -46,6 +46,7 @@ SETTINGS = {
         "Fisher8, lambda 0", 1e-5, "cosine", 0.0, compressed=True, paper="fisher8_prior_0"
     ),
     "fisher8_radius": Setting("Fisher8 + KL radius", 1.0, "cosine", 0.0, compressed=True),
+    "nll_radius": Setting("NLL + KL radius", 1.0, "cosine", 0.0, compressed=True),
     "untrained": Setting("Untrained network", 0.0),
 }
 
@@ -56,6 +57,7 @@ HYPERPARAMETERS: dict[str, dict[str, float]] = {
     "collier": {"temperature": 0.0},
     "trustable": {"step_size": 0.3, "mean_bound": 1.0, "scale_bound": 1.0},
     "fisher8_radius": {"max_kl": 1e-5},
+    "nll_radius": {"max_kl": 1e-5},
 }
 
 

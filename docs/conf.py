@@ -16,6 +16,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
 ]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
@@ -34,7 +35,18 @@ autodoc_typehints = "none"
 add_module_names = False
 nitpicky = False
 
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery_source"]
+
+# The programs are run while building, so their output and pictures are always true.
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery_source",
+    "gallery_dirs": "gallery",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "plot_gallery": True,
+}
 
 
 def formulas_are_literal(app, what, name, obj, options, lines):

@@ -17,8 +17,6 @@ from fisher8_jax._microbatches import microbatched_value_and_grad as microbatche
 from fisher8_jax.diagnostics import batch_kl as batch_kl
 from fisher8_jax.diagnostics import batch_kl_bound as batch_kl_bound
 from fisher8_jax.diagnostics import doctor as doctor
-from fisher8_jax.diagnostics import quadratic_batch_kl as quadratic_batch_kl
-from fisher8_jax.diagnostics import step_between as step_between
 from fisher8_jax.families import Family as Family
 from fisher8_jax.families import Gaussian as Gaussian
 from fisher8_jax.metrics import evaluate as evaluate

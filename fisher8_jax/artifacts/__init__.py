@@ -1,7 +1,5 @@
 """What outlives a training run: scaled targets, saved models, training states that resume."""
 
-from fisher8_jax.artifacts.archive import Artifact as Artifact
-from fisher8_jax.artifacts.archive import ArtifactError as ArtifactError
 from fisher8_jax.artifacts.archive import load_artifact as load_artifact
 from fisher8_jax.artifacts.archive import save_artifact as save_artifact
 from fisher8_jax.artifacts.target_scaler import TargetScaler as TargetScaler

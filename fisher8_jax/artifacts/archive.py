@@ -99,7 +99,19 @@ def load_artifact(path: str | Path, like: Mapping[str, Any] | None = None) -> Ar
 
     Raises:
         FileNotFoundError: there is no such file.
-        ArtifactError: the file is foreign or damaged, or a tree does not fit its template.
+        ArtifactError: the file is foreign or damaged, or a tree does not fit its template. It is a
+            `ValueError`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import jax, jax.numpy as jnp
+        >>> from fisher8_jax.artifacts import load_artifact, save_artifact
+        >>> params = {"layers": [jnp.zeros(2), jnp.ones(3)]}
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.f8"
+        >>> save_artifact(path, {"params": params})
+        >>> artifact = load_artifact(path, like={"params": jax.eval_shape(lambda: params)})
+        >>> [leaf.shape for leaf in artifact.trees["params"]["layers"]]
+        [(2,), (3,)]
     """
     content = Path(path).read_bytes()
     header, blocks = _unzip(str(path), content)

@@ -2,11 +2,6 @@
 
 from fisher8_jax.diagnostics._along_training import along_training as along_training
 from fisher8_jax.diagnostics._doctor import doctor as doctor
-from fisher8_jax.diagnostics.findings import Diagnosis as Diagnosis
-from fisher8_jax.diagnostics.findings import Finding as Finding
-from fisher8_jax.diagnostics.gradients import mean_to_scale_ratio as mean_to_scale_ratio
-from fisher8_jax.diagnostics.gradients import saturated_share as saturated_share
-from fisher8_jax.diagnostics.gradients import top_gradient_share as top_gradient_share
 from fisher8_jax.diagnostics.jacobian_variance import (
     local_jacobian_variance as local_jacobian_variance,
 )
@@ -14,5 +9,3 @@ from fisher8_jax.diagnostics.kl_variance import local_kl_variance as local_kl_va
 from fisher8_jax.diagnostics.record import TrainingRecord as TrainingRecord
 from fisher8_jax.diagnostics.trust_radius import batch_kl as batch_kl
 from fisher8_jax.diagnostics.trust_radius import batch_kl_bound as batch_kl_bound
-from fisher8_jax.diagnostics.trust_radius import quadratic_batch_kl as quadratic_batch_kl
-from fisher8_jax.diagnostics.trust_radius import step_between as step_between

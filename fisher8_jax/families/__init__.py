@@ -5,20 +5,11 @@ from fisher8_jax.families.beta import Beta as Beta
 from fisher8_jax.families.categorical import Categorical as Categorical
 from fisher8_jax.families.censoring import censored_nll as censored_nll
 from fisher8_jax.families.contract import Family as Family
-from fisher8_jax.families.contract import ScalarFamily as ScalarFamily
-from fisher8_jax.families.contract import family as family
-from fisher8_jax.families.contract import static_field as static_field
 from fisher8_jax.families.declared import declare_family as declare_family
 from fisher8_jax.families.gamma import Gamma as Gamma
 from fisher8_jax.families.gaussian import Gaussian as Gaussian
 from fisher8_jax.families.gaussian_mixture import GaussianMixture as GaussianMixture
 from fisher8_jax.families.laplace import Laplace as Laplace
-from fisher8_jax.families.links import latent_gaussian as latent_gaussian
-from fisher8_jax.families.links import natural_gaussian as natural_gaussian
-from fisher8_jax.families.links import precision_gaussian as precision_gaussian
-from fisher8_jax.families.links import sever as sever
-from fisher8_jax.families.links import soft_bounded_gaussian as soft_bounded_gaussian
-from fisher8_jax.families.links import soft_bounds_penalty as soft_bounds_penalty
 from fisher8_jax.families.log_normal import LogNormal as LogNormal
 from fisher8_jax.families.low_rank_gaussian import LowRankGaussian as LowRankGaussian
 from fisher8_jax.families.multivariate_gaussian import (
@@ -32,8 +23,6 @@ from fisher8_jax.families.nodes import whole_numbers as whole_numbers
 from fisher8_jax.families.poisson import Poisson as Poisson
 from fisher8_jax.families.student_t import StudentT as StudentT
 from fisher8_jax.families.student_t_learned_df import StudentTLearnedDf as StudentTLearnedDf
-from fisher8_jax.families.support import check_support as check_support
-from fisher8_jax.families.support import in_support as in_support
 from fisher8_jax.families.von_mises import VonMises as VonMises
 from fisher8_jax.families.weibull import Weibull as Weibull
 from fisher8_jax.families.zero_inflated_poisson import (

@@ -27,9 +27,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_floating, check_same_shape, check_targets
+from fisher8_jax._checks import check_floating, check_mask, check_same_shape, check_targets
 from fisher8_jax._numerics import Scaled, at_least_float32
 from fisher8_jax._trees import register_tree
+from fisher8_jax.families.support import is_inside, raise_if_outside
 
 FamilyClass = TypeVar("FamilyClass", bound=type)
 
@@ -53,6 +54,14 @@ class Family(abc.ABC):
         support: which targets have a likelihood, a name that `check_support` knows.
         shared_norms: the fields whose parameter axes share one norm in `fisher8`. Elsewhere every
             coordinate is a quantity of its own and keeps a norm of its own.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Family
+        >>> from fisher8_jax.families import Poisson
+        >>> dist = Poisson(jnp.zeros(2))
+        >>> isinstance(dist, Family), dist.mean, dist.kl(Poisson(jnp.zeros(2)))
+        (True, Array([1., 1.], dtype=float32), Array([0., 0.], dtype=float32))
     """
 
     support: ClassVar[str] = "real"
@@ -124,6 +133,40 @@ class Family(abc.ABC):
     def check_targets(self, targets: Array) -> Array:
         """`targets` as an array of shape `batch_shape + event_shape`, or an error that says why."""
         return check_targets(targets, self.batch_shape + self.event_shape)
+
+    def in_support(self, targets: Array) -> Array:
+        """True for every target that has a likelihood; works under `jit`.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from fisher8_jax.families import Poisson
+            >>> Poisson(jnp.zeros(3)).in_support(jnp.array([0.0, 2.5, -1.0]))
+            Array([ True, False, False], dtype=bool)
+        """
+        num_classes = getattr(self, "num_classes", 0)
+        return is_inside(self.support, self.check_targets(targets), num_classes=num_classes)
+
+    def check_support(self, targets: Array, *, where: Array | None = None) -> None:
+        """Raises where targets have no likelihood; call it once on real data, outside `jit`.
+
+        Inside a compiled step values cannot be looked at: there a target outside the support has an
+        infinite NLL and a nan gradient.
+
+        Args:
+            targets: shape `batch_shape + event_shape`.
+            where: boolean, False for missing targets, which may hold anything.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from fisher8_jax.families import Gamma
+            >>> Gamma(jnp.zeros(2), jnp.zeros(2)).check_support(jnp.array([1.0, 0.0]))
+            Traceback (most recent call last):
+            ...
+            ValueError: `targets` of Gamma must be positive finite numbers, got 1 of 2 that are ...
+        """
+        mask = None if where is None else check_mask("where", where, self.batch_shape)
+        inside = self.in_support(targets)
+        raise_if_outside(type(self).__name__, self.support, targets, inside, mask)
 
     def widen(self) -> Self:
         """The same distribution with half-precision parameters cast to float32."""

@@ -1,14 +1,14 @@
 """The Gaussian with a predicted variance, the likelihood of the Fisher8 paper."""
 
 import math
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.scipy.special import ndtr, ndtri
 
-from fisher8_jax._checks import check_positive, check_same_shape
+from fisher8_jax._checks import check_floating, check_positive, check_same_shape
 from fisher8_jax._numerics import Scaled, at_least_float32, log_softplus, multiply_by_exp
 from fisher8_jax.families.contract import Family, family
 
@@ -79,6 +79,110 @@ class Gaussian(Family):
             check_positive("min_variance", min_variance)
             log_variance = jnp.logaddexp(log_variance, math.log(min_variance))
         return cls(mean, log_variance)
+
+    @classmethod
+    def from_softplus_precision(
+        cls, mean: Array, raw: Array, *, min_precision: float = 1e-8
+    ) -> Self:
+        """From a head with `1 / variance = softplus(raw) + min_precision`.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> raw = jnp.log(jnp.expm1(jnp.array([4.0])))
+            >>> Gaussian.from_softplus_precision(jnp.zeros(1), raw).std
+            Array([0.5], dtype=float32)
+
+        Reference:
+            Wong-Toi et al., Understanding pathologies of deep heteroskedastic regression, UAI 2024,
+            where mean and precision have a network each.
+        """
+        mean, raw = _checked(mean=mean, raw=raw)
+        return cls(mean, -jnp.log(_softplus_precision(raw, min_precision)).astype(raw.dtype))
+
+    @classmethod
+    def from_natural(
+        cls, raw_location: Array, raw_precision: Array, *, min_precision: float = 1e-8
+    ) -> Self:
+        """From natural parameters: `mean = raw_location / precision`.
+
+        With `precision = softplus(raw_precision) + min_precision` the natural parameters are
+        `eta1 = raw_location` and `eta2 = -precision / 2`, so the gradient of the NLL with respect
+        to `raw_location` is `mean - targets`, whatever the variance.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> dist = Gaussian.from_natural(jnp.array([8.0]), jnp.array([4.0]))
+            >>> dist.mean, dist.variance
+            (Array([1.9909...], dtype=float32), Array([0.2488...], dtype=float32))
+
+        Reference:
+            Immer et al., Effective Bayesian heteroscedastic regression with deep neural networks,
+            NeurIPS 2023.
+        """
+        location, raw = _checked(raw_location=raw_location, raw_precision=raw_precision)
+        precision = _softplus_precision(raw, min_precision)
+        mean = at_least_float32(location) / precision
+        return cls(mean.astype(location.dtype), -jnp.log(precision).astype(raw.dtype))
+
+    @classmethod
+    def from_soft_bounds(
+        cls, mean: Array, raw: Array, *, min_log_variance: Any, max_log_variance: Any
+    ) -> Self:
+        """From a raw log-variance between two learned bounds, the head of PETS.
+
+        In two steps, each a softplus instead of a clip, so that a gradient always remains:
+
+            below = max_log_variance - softplus(max_log_variance - raw)
+            log_variance = min_log_variance + softplus(below - min_log_variance)
+
+        The second step may lift the result above `max_log_variance`, by at most
+        `softplus(min_log_variance - max_log_variance)`. A bound is a scalar or has one value per
+        trailing coordinate. Add `losses.soft_bounds_penalty` to the loss.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> raw = jnp.array([-50.0, -2.0, 50.0])
+            >>> bounds = dict(min_log_variance=-10.0, max_log_variance=0.5)
+            >>> Gaussian.from_soft_bounds(jnp.zeros(3), raw, **bounds).log_variance.round(2)
+            Array([-10.  ,  -2.08,   0.5 ], dtype=float32)
+
+        Reference:
+            Chua et al., Deep reinforcement learning in a handful of trials, NeurIPS 2018,
+            the appendix on well-behaved probabilistic networks.
+        """
+        mean, raw = _checked(mean=mean, raw=raw)
+        low = _expand_bound("min_log_variance", min_log_variance, raw)
+        high = _expand_bound("max_log_variance", max_log_variance, raw)
+        below = high - jax.nn.softplus(high - raw)
+        return cls(mean, low + jax.nn.softplus(below - low))
+
+    @classmethod
+    def from_latent(
+        cls, mean: Array, factor: Array, raw_diagonal: Array, *, min_diagonal: float = 1e-3
+    ) -> Self:
+        """From the latent-variable layer: `variance = factor^2 + diagonal^2`.
+
+        The latent is `mean + factor * e + diagonal * e'` with independent standard normal `e`, `e'`
+        and `diagonal = softplus(raw_diagonal) + min_diagonal`. With one target per input the two
+        noises cannot be told apart, so the latent is this Gaussian; the loss adds the temperature.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> raw = jnp.log(jnp.expm1(jnp.array([4.0])))
+            >>> Gaussian.from_latent(jnp.zeros(1), jnp.array([3.0]), raw, min_diagonal=1e-9).std
+            Array([5.], dtype=float32)
+
+        Reference:
+            Collier et al., Correlated input-dependent label noise in large-scale image
+            classification, CVPR 2021, with one output.
+        """
+        check_positive("min_diagonal", min_diagonal)
+        mean, factor, raw = _checked(mean=mean, factor=factor, raw_diagonal=raw_diagonal)
+        diagonal = jax.nn.softplus(at_least_float32(raw)) + min_diagonal
+        # A ratio, because the logarithm of factor^2 has no derivative at 0.
+        ratio = at_least_float32(factor) / diagonal
+        log_variance = 2 * jnp.log(diagonal) + jnp.log1p(jnp.square(ratio))
+        return cls(mean, log_variance.astype(raw.dtype))
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -183,3 +287,29 @@ class Gaussian(Family):
         """
         log_scale = jnp.log(jnp.abs(jnp.asarray(scale, self.log_variance.dtype)))
         return type(self)(self.mean * scale + shift, self.log_variance + 2 * log_scale)
+
+
+def _softplus_precision(raw: Array, min_precision: float) -> Array:
+    check_positive("min_precision", min_precision)
+    # In half precision the smallest precision would round to 0.
+    return jax.nn.softplus(at_least_float32(raw)) + min_precision
+
+
+def _checked(**arrays: Any) -> tuple[Array, ...]:
+    """The arrays as floating-point JAX arrays of one shape."""
+    checked = {name: check_floating(name, array) for name, array in arrays.items()}
+    check_same_shape(checked)
+    return tuple(checked.values())
+
+
+def _expand_bound(name: str, bound: Any, raw: Array) -> Array:
+    """`bound` with the shape of `raw`; it may be a scalar or cover the trailing axes."""
+    bound = jnp.asarray(bound, raw.dtype)
+    trailing = raw.shape[raw.ndim - bound.ndim :] if bound.ndim <= raw.ndim else None
+    if bound.shape != trailing:
+        raise ValueError(
+            f"`{name}` must be a scalar or have the shape of the trailing axes of `raw`, "
+            f"{raw.shape}, got {bound.shape}. One bound per output needs shape "
+            f"{raw.shape[-1:]}."
+        )
+    return lax.broadcast_in_dim(bound, raw.shape, tuple(range(raw.ndim - bound.ndim, raw.ndim)))

@@ -34,8 +34,18 @@ def real_line(centre: Array, scale: Array, *, count: int = 129) -> tuple[Array, 
 def half_line(scale: Array, *, count: int = 129) -> tuple[Array, Array]:
     """For positive targets of the order of `scale`, by the exp-sinh rule.
 
+    Args:
+        scale: the typical size of a target, the batch shape.
+        count: the number of nodes.
+
     Returns:
         Nodes and weights of shape `(count,) + batch_shape`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> nodes, weights = half_line(jnp.ones(1))
+        >>> round(float(jnp.sum(weights * jnp.exp(-nodes), 0)[0]), 5)
+        1.0
     """
     end = math.asinh((130.0 if scale.dtype == jnp.float64 else 34.0) * 2 / math.pi)
     t, step = np.linspace(-end, end, count, retstep=True)
@@ -45,10 +55,20 @@ def half_line(scale: Array, *, count: int = 129) -> tuple[Array, Array]:
 
 
 def unit_interval(like: Array, *, count: int = 129) -> tuple[Array, Array]:
-    """For targets between 0 and 1, by the tanh-sinh rule; `like` gives batch shape and dtype.
+    """For targets between 0 and 1, by the tanh-sinh rule.
+
+    Args:
+        like: an array that gives batch shape and dtype.
+        count: the number of nodes.
 
     Returns:
         Nodes and weights of shape `(count,) + batch_shape`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> nodes, weights = unit_interval(jnp.zeros(1))
+        >>> round(float(jnp.sum(weights * nodes**2, 0)[0]), 5)
+        0.33333
     """
     # Logits; closer to 1 than this no float remains, while close to 0 floats are dense.
     near_zero, near_one = (130.0, 36.0) if like.dtype == jnp.float64 else (60.0, 15.0)
@@ -65,10 +85,20 @@ def unit_interval(like: Array, *, count: int = 129) -> tuple[Array, Array]:
 
 
 def whole_numbers(like: Array, *, count: int) -> tuple[Array, Array]:
-    """For counts below `count`, each with weight 1; `like` gives batch shape and dtype.
+    """For counts below `count`, each with weight 1.
+
+    Args:
+        like: an array that gives batch shape and dtype.
+        count: the number of nodes; larger counts must be improbable.
 
     Returns:
         Nodes and weights of shape `(count,) + batch_shape`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> nodes, weights = whole_numbers(jnp.zeros(1), count=30)
+        >>> float(jnp.sum(weights * 0.5 ** (nodes + 1), 0)[0])
+        1.0
     """
     nodes = add_node_axis(np.arange(count), like)
     shape = (count, *like.shape)

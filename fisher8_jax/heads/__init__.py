@@ -6,7 +6,5 @@ numbers. A `Link` says which raw outputs there are and what distribution they ma
 
 from fisher8_jax.heads import linen as linen
 from fisher8_jax.heads import nnx as nnx
-from fisher8_jax.heads.links import LINKS as LINKS
-from fisher8_jax.heads.links import Link as Link
 from fisher8_jax.heads.links import family_link as family_link
 from fisher8_jax.heads.starts import initial_outputs as initial_outputs

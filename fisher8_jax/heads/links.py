@@ -18,7 +18,6 @@ from jax import Array
 
 from fisher8_jax.families.contract import Family
 from fisher8_jax.families.gaussian import Gaussian
-from fisher8_jax.families.links import soft_bounded_gaussian
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +75,7 @@ LINKS: Mapping[str, Link] = {
         raw_of_moments=lambda mean, var: {"mean": mean, "raw": _inverse_softplus(var)},
     ),
     "soft_bounds": Link(
-        soft_bounded_gaussian,
+        Gaussian.from_soft_bounds,
         _MEAN_AND_RAW,
         learned=(("min_log_variance", _MIN_LOG_VARIANCE), ("max_log_variance", _MAX_LOG_VARIANCE)),
         raw_of_moments=_raw_soft_bounds,

@@ -41,7 +41,7 @@ def collier(
     At temperature 0 this limit is used itself, without draws: the NLL of `dist`.
 
     Args:
-        dist: the Gaussian of the latent, made by `families.links.latent_gaussian`.
+        dist: the Gaussian of the latent, made by `Gaussian.from_latent`.
         targets: observed values, exactly the shape of the predictions.
         where: boolean; elements that are False count neither in the value, which is 0 there, nor in
             the gradient. Their targets may be nan.

@@ -21,7 +21,7 @@ def faithful(
     * stops the gradient from the NLL to the mean
 
     The method has a second half in the network: the scale head reads the shared trunk through
-    `sever`, so that the trunk, too, learns from the mean alone.
+    `jax.lax.stop_gradient`, so that the trunk, too, learns from the mean alone.
 
     Args:
         dist: the predicted distribution, of a family that has its mean as a parameter.

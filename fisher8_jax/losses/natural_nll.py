@@ -19,11 +19,11 @@ def natural_nll(
     * stops nothing
 
     The number is that of `gaussian_nll`, evaluated with the square completed because the sum above
-    cancels. What makes the method is the head: use it with `families.links.natural_gaussian`. On
+    cancels. What makes the method is the head: use it with `Gaussian.from_natural`. On
     any other head the loss is the plain NLL.
 
     Args:
-        dist: the predicted Gaussian, made by `natural_gaussian`.
+        dist: the predicted Gaussian, made by `Gaussian.from_natural`.
         targets: observed values, exactly the shape of the predictions.
         where: boolean; elements that are False count neither in the value, which is 0 there, nor in
             the gradient. Their targets may be nan.
@@ -34,9 +34,9 @@ def natural_nll(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from fisher8_jax.families.links import natural_gaussian
+        >>> from fisher8_jax import Gaussian
         >>> def loss(eta1):
-        ...     return natural_nll(natural_gaussian(eta1, jnp.full(2, 9.0)), jnp.ones(2)).sum()
+        ...     return natural_nll(Gaussian.from_natural(eta1, jnp.full(2, 9.0)), jnp.ones(2)).sum()
         >>> jax.grad(loss)(jnp.zeros(2))
         Array([-1., -1.], dtype=float32)
 

@@ -32,6 +32,7 @@ from fisher8_jax.losses.trustable import (
 from fisher8_jax.losses.unit_variance import unit_variance
 from fisher8_jax.losses.wong_toi import wong_toi, wong_toi_penalty
 
+# The losses by name, so that one string switches the method.
 LOSSES: Mapping[str, Callable[..., Array]] = MappingProxyType(
     {
         "unit_variance": unit_variance,

@@ -5,21 +5,7 @@ from fisher8_jax.metrics._evaluate import evaluate as evaluate
 from fisher8_jax.metrics.bootstrap import Bootstrap as Bootstrap
 from fisher8_jax.metrics.calibration_error import ece as ece
 from fisher8_jax.metrics.calibration_error import pit as pit
-from fisher8_jax.metrics.calibration_error import pit_histogram as pit_histogram
-from fisher8_jax.metrics.calibration_error import (
-    quantile_calibration_error as quantile_calibration_error,
-)
-from fisher8_jax.metrics.evaluation import Evaluation as Evaluation
-from fisher8_jax.metrics.intervals import ONE_SIGMA as ONE_SIGMA
-from fisher8_jax.metrics.intervals import Interval as Interval
-from fisher8_jax.metrics.intervals import central_interval as central_interval
 from fisher8_jax.metrics.intervals import coverage as coverage
-from fisher8_jax.metrics.intervals import interval_score as interval_score
-from fisher8_jax.metrics.intervals import interval_width as interval_width
-from fisher8_jax.metrics.likelihood import mean_z_squared as mean_z_squared
 from fisher8_jax.metrics.likelihood import nll as nll
-from fisher8_jax.metrics.likelihood import sharpness as sharpness
-from fisher8_jax.metrics.likelihood import weak_lensing_score as weak_lensing_score
 from fisher8_jax.metrics.point import mae as mae
 from fisher8_jax.metrics.point import rmse as rmse
-from fisher8_jax.metrics.predictive import Predictive as Predictive

@@ -3,10 +3,7 @@
 from fisher8_jax.plots.calibration import plot_pit as plot_pit
 from fisher8_jax.plots.calibration import plot_reliability as plot_reliability
 from fisher8_jax.plots.fit import plot_fit as plot_fit
-from fisher8_jax.plots.geometry import geometry_steps as geometry_steps
-from fisher8_jax.plots.geometry import plot_geometry as plot_geometry
 from fisher8_jax.plots.pareto import plot_pareto as plot_pareto
-from fisher8_jax.plots.pareto import plot_pareto_panels as plot_pareto_panels
 from fisher8_jax.plots.residuals import plot_intervals as plot_intervals
 from fisher8_jax.plots.residuals import plot_residuals as plot_residuals
 from fisher8_jax.plots.training_map import plot_training_map as plot_training_map

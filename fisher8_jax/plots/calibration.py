@@ -10,7 +10,8 @@ import numpy as np
 from jax import Array
 from matplotlib.axes import Axes
 
-from fisher8_jax.metrics import Predictive, pit
+from fisher8_jax.metrics import pit
+from fisher8_jax.metrics.predictive import Predictive
 from fisher8_jax.plots._checks import drawn_targets
 from fisher8_jax.plots._style import BLUE, GREY, current_axes, finish, merged
 

@@ -8,7 +8,7 @@ from jax import Array
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from fisher8_jax.metrics import Predictive
+from fisher8_jax.metrics.predictive import Predictive
 from fisher8_jax.plots._checks import check_level, drawn_targets
 from fisher8_jax.plots._style import (
     BLACK,

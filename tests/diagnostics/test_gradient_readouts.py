@@ -7,7 +7,11 @@ import pytest
 import scipy.stats
 
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import mean_to_scale_ratio, saturated_share, top_gradient_share
+from fisher8_jax.diagnostics.gradients import (
+    mean_to_scale_ratio,
+    saturated_share,
+    top_gradient_share,
+)
 
 
 @pytest.fixture

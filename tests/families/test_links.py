@@ -5,14 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisher8_jax.families.links import (
-    latent_gaussian,
-    natural_gaussian,
-    precision_gaussian,
-    sever,
-    soft_bounded_gaussian,
-    soft_bounds_penalty,
-)
+from fisher8_jax import Gaussian
+from fisher8_jax.losses import soft_bounds_penalty
 
 RNG = np.random.default_rng(6)
 A, B, C = 3 * RNG.normal(size=(3, 9))
@@ -22,26 +16,28 @@ def softplus(x):
     return np.logaddexp(0, x)
 
 
-def test_natural_gaussian():
+def test_natural_parameters():
     eta1, eta2 = A, -0.5 * (softplus(B) + 1e-8)
-    dist = natural_gaussian(jnp.asarray(A), jnp.asarray(B))
+    dist = Gaussian.from_natural(jnp.asarray(A), jnp.asarray(B))
     np.testing.assert_allclose(dist.variance, -1 / (2 * eta2), rtol=1e-12)
     np.testing.assert_allclose(dist.mean, -eta1 / (2 * eta2), rtol=1e-12)
 
 
-def test_precision_gaussian():
-    dist = precision_gaussian(jnp.asarray(A), jnp.asarray(B))
+def test_precision():
+    dist = Gaussian.from_softplus_precision(jnp.asarray(A), jnp.asarray(B))
     np.testing.assert_array_equal(dist.mean, A)
     np.testing.assert_allclose(dist.variance, 1 / (softplus(B) + 1e-8), rtol=1e-12)
 
 
-def test_natural_gaussian_at_the_ends_of_float32():
+def test_natural_parameters_at_the_ends_of_float32():
     """The precision is 1e-8 at -1000 and 1e6 at 1e6."""
     raw = jnp.array([-1000.0, 1e6], jnp.float32)
-    dist = natural_gaussian(jnp.ones(2, jnp.float32), raw)
+    dist = Gaussian.from_natural(jnp.ones(2, jnp.float32), raw)
     np.testing.assert_allclose(dist.mean, [1e8, 1e-6], rtol=1e-6)
     np.testing.assert_allclose(dist.log_variance, -np.log([1e-8, 1e6]), rtol=1e-6)
-    gradient = jax.grad(lambda r: natural_gaussian(jnp.ones(2, r.dtype), r).log_variance.sum())(raw)
+    gradient = jax.grad(
+        lambda r: Gaussian.from_natural(jnp.ones(2, r.dtype), r).log_variance.sum()
+    )(raw)
     assert np.isfinite(gradient).all()
 
 
@@ -50,7 +46,7 @@ def test_soft_bounds_as_published():
     raw = 4 * RNG.normal(size=(6, 3))
     below = high - softplus(high - raw)
     expected = low + softplus(below - low)
-    dist = soft_bounded_gaussian(
+    dist = Gaussian.from_soft_bounds(
         jnp.zeros((6, 3)),
         jnp.asarray(raw),
         min_log_variance=jnp.asarray(low),
@@ -65,7 +61,7 @@ def test_soft_bounds_learn():
     """Far above the upper bound only that bound is moved, and the penalty pulls it down."""
 
     def total(low, high):
-        dist = soft_bounded_gaussian(
+        dist = Gaussian.from_soft_bounds(
             jnp.zeros(4), jnp.full(4, 50.0), min_log_variance=low, max_log_variance=high
         )
         return dist.log_variance.sum()
@@ -76,29 +72,22 @@ def test_soft_bounds_learn():
     np.testing.assert_allclose((by_low, by_high), (-0.01, 0.01))
 
 
-def test_latent_gaussian():
-    dist = latent_gaussian(jnp.asarray(A), jnp.asarray(B), jnp.asarray(C))
+def test_latent():
+    dist = Gaussian.from_latent(jnp.asarray(A), jnp.asarray(B), jnp.asarray(C))
     diagonal = softplus(C) + 1e-3
     np.testing.assert_allclose(dist.variance, B**2 + diagonal**2, rtol=1e-12)
     np.testing.assert_array_equal(dist.mean, A)
-    at_zero = jax.grad(lambda v: latent_gaussian(v, v, v).log_variance.sum())(jnp.zeros(3))
+    at_zero = jax.grad(lambda v: Gaussian.from_latent(v, v, v).log_variance.sum())(jnp.zeros(3))
     assert np.isfinite(at_zero).all()
 
 
-def test_sever_stops_trees():
-    tree = {"a": jnp.ones(2), "b": (jnp.zeros(1),)}
-    jax.tree.map(np.testing.assert_array_equal, sever(tree), tree)
-    gradient = jax.grad(lambda t: jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, sever(t))))(tree)
-    jax.tree.map(lambda leaf: np.testing.assert_array_equal(leaf, 0), gradient)
-
-
 LINKS = {
-    "natural": natural_gaussian,
-    "precision": precision_gaussian,
-    "soft_bounded": lambda mean, raw: soft_bounded_gaussian(
+    "natural": Gaussian.from_natural,
+    "precision": Gaussian.from_softplus_precision,
+    "soft_bounded": lambda mean, raw: Gaussian.from_soft_bounds(
         mean, raw, min_log_variance=-5.0, max_log_variance=1.0
     ),
-    "latent": lambda mean, raw: latent_gaussian(mean, raw, raw),
+    "latent": lambda mean, raw: Gaussian.from_latent(mean, raw, raw),
 }
 
 
@@ -120,15 +109,15 @@ def test_transformations_and_dtypes(name):
 
 def test_bad_input():
     with pytest.raises(ValueError, match=r"`raw_location` \(2,\), `raw_precision` \(3,\)"):
-        natural_gaussian(jnp.zeros(2), jnp.zeros(3))
+        Gaussian.from_natural(jnp.zeros(2), jnp.zeros(3))
     with pytest.raises(TypeError, match="`raw_precision` must be a floating-point array"):
-        natural_gaussian(jnp.zeros(2), jnp.zeros(2, int))
+        Gaussian.from_natural(jnp.zeros(2), jnp.zeros(2, int))
     with pytest.raises(ValueError, match="`min_precision` must be positive, got 0"):
-        natural_gaussian(jnp.zeros(2), jnp.zeros(2), min_precision=0)
+        Gaussian.from_natural(jnp.zeros(2), jnp.zeros(2), min_precision=0)
     with pytest.raises(ValueError, match="`min_precision` must be positive, got 0"):
-        precision_gaussian(jnp.zeros(2), jnp.zeros(2), min_precision=0)
+        Gaussian.from_softplus_precision(jnp.zeros(2), jnp.zeros(2), min_precision=0)
     with pytest.raises(ValueError, match="`min_diagonal` must be positive, got -1"):
-        latent_gaussian(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2), min_diagonal=-1)
+        Gaussian.from_latent(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2), min_diagonal=-1)
     bounds = {"min_log_variance": jnp.zeros(4), "max_log_variance": 0.0}
     with pytest.raises(ValueError, match=r"`min_log_variance` must be a scalar.*got \(4,\)"):
-        soft_bounded_gaussian(jnp.zeros((4, 3)), jnp.zeros((4, 3)), **bounds)
+        Gaussian.from_soft_bounds(jnp.zeros((4, 3)), jnp.zeros((4, 3)), **bounds)

@@ -8,8 +8,8 @@ import scipy.special
 import scipy.stats
 
 from fisher8_jax import Gaussian
-from fisher8_jax.families.links import latent_gaussian
-from fisher8_jax.losses import collier, collier_predictive
+from fisher8_jax.losses import collier
+from fisher8_jax.losses.collier import collier_predictive
 
 TAU = 0.5
 MEAN, S = np.array([0.0, 0.3, -1.0, 2.0]), np.array([0.0, -1.0, 0.5, 1.0])
@@ -86,7 +86,7 @@ def test_two_noises_are_one():
     u = MEAN + factor * e + diagonal * e_prime
     log_density = scipy.stats.norm(u, TAU).logpdf(Y)
     published = np.log(draws) - scipy.special.logsumexp(log_density, axis=0)
-    dist = latent_gaussian(jnp.asarray(MEAN), jnp.asarray(factor), jnp.asarray(raw))
+    dist = Gaussian.from_latent(jnp.asarray(MEAN), jnp.asarray(factor), jnp.asarray(raw))
     np.testing.assert_allclose(
         collier_predictive(dist, temperature=TAU).nll(jnp.asarray(Y)), published, atol=0.01
     )

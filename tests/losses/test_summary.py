@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian
-from fisher8_jax.families.links import soft_bounded_gaussian
-from fisher8_jax.losses import LOSSES, natural_target, summary_table
-from fisher8_jax.losses.summary import LEGEND, ROWS
+from fisher8_jax.losses import LOSSES
+from fisher8_jax.losses.summary import LEGEND, ROWS, summary_table
+from fisher8_jax.losses.trustable import natural_target
 
 PAGE = Path(__file__).parents[2] / "docs" / "losses.md"
 RNG = np.random.default_rng(7)
@@ -20,7 +20,7 @@ LOW, HIGH = -2.0, 1.0
 # From the two coordinates that a row names to a distribution.
 TO_GAUSSIAN = {
     "mean, s": Gaussian,
-    "mean, raw": lambda mean, raw: soft_bounded_gaussian(
+    "mean, raw": lambda mean, raw: Gaussian.from_soft_bounds(
         mean, raw, min_log_variance=LOW, max_log_variance=HIGH
     ),
     "eta1, eta2": lambda eta1, eta2: Gaussian(-eta1 / (2 * eta2), -jnp.log(-2 * eta2)),

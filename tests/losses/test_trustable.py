@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian
-from fisher8_jax.losses import (
+from fisher8_jax.losses import trustable
+from fisher8_jax.losses.trustable import (
     gather_references,
     init_references,
     natural_target,
     project,
     refresh_references,
-    trustable,
 )
 
 RNG = np.random.default_rng(3)

@@ -13,6 +13,7 @@ import scipy.stats
 import scoringrules
 
 from fisher8_jax import Gaussian, metrics
+from fisher8_jax.metrics import calibration_error, intervals, likelihood
 from fisher8_jax.metrics._crps import crps_by_quadrature, gaussian_crps
 from tests.metrics.laplace_predictive import Laplace
 
@@ -63,6 +64,11 @@ REFERENCE = {
     name: np.stack([reference(*(a[:, t] for a in sample()))[name] for t in range(3)])
     for name in reference(*(a[:, 0] for a in sample()))
 }
+METRICS = {
+    name: function
+    for module in (metrics, calibration_error, intervals, likelihood)
+    for name, function in vars(module).items()
+}
 LEVELLED = ("coverage", "interval_width", "interval_score")
 
 
@@ -73,7 +79,7 @@ def arguments(name):
 @pytest.mark.parametrize("name", REFERENCE)
 def test_metric_equals_reference(name):
     mean, std, y = sample()
-    metric = jax.jit(functools.partial(getattr(metrics, name), **arguments(name)))
+    metric = jax.jit(functools.partial(METRICS[name], **arguments(name)))
     got = metric(gaussian(mean, std), jnp.asarray(y))
     np.testing.assert_allclose(got, REFERENCE[name], rtol=1e-11, atol=1e-14)
 
@@ -161,7 +167,7 @@ def test_weak_lensing_score_sums_to_the_published_identity():
     dist, targets = gaussian(mean, std), jnp.asarray(y)
     expected = -2 * metrics.nll(dist, targets, constant=False).sum()
     expected -= 1000 * jnp.square(metrics.rmse(dist, targets)).sum()
-    got = metrics.weak_lensing_score(dist, targets).sum()
+    got = likelihood.weak_lensing_score(dist, targets).sum()
     np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
@@ -205,7 +211,7 @@ jax.tree_util.register_dataclass(Uniform, ["mean", "log_scale"], [])
 
 @jax.jit
 def _masked_histogram(dist, y, mask):
-    return metrics.pit_histogram(dist, y, where=mask)
+    return calibration_error.pit_histogram(dist, y, where=mask)
 
 
 @hypothesis.given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=40))

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 
 from fisher8_jax import Gaussian, plots
-from fisher8_jax.plots import _style
+from fisher8_jax.plots import _style, geometry, pareto
 
 
 @pytest.fixture(autouse=True)
@@ -46,17 +46,24 @@ ONE_AXES = {
     ),
 }
 MANY_AXES = {
-    "plot_geometry": (lambda **kw: plots.plot_geometry(**kw), (2, 3)),
+    "plot_geometry": (lambda **kw: geometry.plot_geometry(**kw), (2, 3)),
     "plot_pareto_panels": (
-        lambda **kw: plots.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": RUNS}}, **kw),
+        lambda **kw: pareto.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": RUNS}}, **kw),
         (2,),
     ),
 }
 
 
+PLOTS = {
+    name: function
+    for module in (plots, geometry, pareto)
+    for name, function in vars(module).items()
+    if name.startswith("plot_")
+}
+
+
 def test_the_tables_name_every_plot():
-    drawn = {name for name in dir(plots) if name.startswith("plot_")}
-    assert drawn == {*ONE_AXES, *MANY_AXES}
+    assert set(PLOTS) == {*ONE_AXES, *MANY_AXES}
 
 
 @pytest.mark.parametrize("name", ONE_AXES)
@@ -91,7 +98,7 @@ def test_panels_use_the_given_axes(name):
 
 @pytest.mark.parametrize("name", [*ONE_AXES, *MANY_AXES])
 def test_hyper_parameters_are_keyword_only_and_kwargs_are_forwarded(name):
-    parameters = inspect.signature(getattr(plots, name)).parameters
+    parameters = inspect.signature(PLOTS[name]).parameters
     axes = parameters["ax"] if "ax" in parameters else parameters["axes"]
     assert axes.kind is inspect.Parameter.KEYWORD_ONLY
     assert axes.default is None
@@ -208,7 +215,7 @@ def test_training_map_takes_unsorted_inputs_and_blanks_zeros():
 
 def test_fisher_steps_have_equal_quadratic_divergence_and_the_circle_the_same_mean():
     mean, log_variance, max_kl = 0.3, -1.2, 0.07
-    circle, ellipse = plots.geometry_steps(log_variance, max_kl=max_kl)
+    circle, ellipse = geometry.geometry_steps(log_variance, max_kl=max_kl)
     fisher = np.diag([np.exp(-log_variance), 0.5])
 
     def divergence(steps):
@@ -218,7 +225,7 @@ def test_fisher_steps_have_equal_quadratic_divergence_and_the_circle_the_same_me
     np.testing.assert_allclose(np.linalg.norm(circle, axis=1), np.linalg.norm(circle[0]))
     np.testing.assert_allclose(divergence(circle).mean(), max_kl, rtol=1e-12)
 
-    axes = plots.plot_geometry(mean, log_variance, max_kl=max_kl)
+    axes = geometry.plot_geometry(mean, log_variance, max_kl=max_kl)
     start = scipy.stats.norm(mean, np.exp(log_variance / 2))
     for row, steps in zip(axes, (circle, ellipse), strict=True):
         for bar, step in zip(row[2].containers[0], steps, strict=True):
@@ -269,4 +276,4 @@ def test_errors_name_the_argument_and_the_fix(points):
     with pytest.raises(ValueError, match=r"`values` must have shape \(snapshots, points\)"):
         plots.plot_training_map(np.zeros((2, 3)), np.zeros(2), np.zeros(3))
     with pytest.raises(ValueError, match=r"`max_kl` must be positive, got 0"):
-        plots.plot_geometry(max_kl=0)
+        geometry.plot_geometry(max_kl=0)

@@ -10,10 +10,9 @@ import pytest
 from jax import lax
 
 from fisher8_jax.transforms import (
+    BestParams,
     fisher8_optimizer,
-    keep_best,
     scale_by_kl_radius,
-    start_best,
     track_average,
 )
 from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
@@ -74,10 +73,10 @@ def test_best_under_vmap_and_scan():
     @jax.vmap
     def best_of(scores):
         def step(best, item):
-            return keep_best(best, {"w": item[0]}, item[1]), None
+            return best.keep({"w": item[0]}, item[1]), None
 
         places = jnp.arange(4.0)
-        return lax.scan(step, start_best({"w": jnp.array(-1.0)}), (places, scores))[0]
+        return lax.scan(step, BestParams.start({"w": jnp.array(-1.0)}), (places, scores))[0]
 
     best = best_of(scores)
     np.testing.assert_array_equal(best.params["w"], [2.0, 1.0])  # ties keep the earlier one
@@ -101,4 +100,4 @@ def test_errors():
     with pytest.raises(ValueError, match="`track_average` needs `params`"):
         average.update(jnp.ones(2), average.init(jnp.ones(2)))
     with pytest.raises(ValueError, match="`score` must be a scalar"):
-        keep_best(start_best(jnp.ones(2)), jnp.ones(2), jnp.ones(2))
+        BestParams.start(jnp.ones(2)).keep(jnp.ones(2), jnp.ones(2))

@@ -9,7 +9,8 @@ import optax
 import pytest
 from jax import lax
 
-from fisher8_jax.transforms import default_max_kl, fisher8_optimizer, scale_by_kl_radius
+from fisher8_jax.transforms import fisher8_optimizer, scale_by_kl_radius
+from fisher8_jax.transforms.recipe import default_max_kl
 from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
 
 

@@ -1,0 +1,87 @@
+"""The public names: few, all on the reference page, each with an example that runs."""
+
+import importlib
+import inspect
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+
+ROOMS = {
+    "": ("fisher8", "fisher8_nll", "microbatched_value_and_grad"),  # the rest repeats a room
+    "families": None,
+    "transforms": None,
+    "heads": None,
+    "heads.nnx": ("DistributionHead",),  # the only class defined there
+    "heads.linen": ("DistributionHead",),
+    "losses": None,
+    "metrics": None,
+    "calibration": None,
+    "diagnostics": None,
+    "ensembles": None,
+    "estimator": None,
+    "artifacts": None,
+    "plots": None,
+}
+
+
+def public_names():
+    """Qualified name and object of everything that a room offers."""
+    found = {}
+    for room, chosen in ROOMS.items():
+        path = f"fisher8_jax.{room}".rstrip(".")
+        module = importlib.import_module(path)
+        for name in chosen or vars(module):
+            value = getattr(module, name)
+            if not name.startswith("_") and not inspect.ismodule(value):
+                found[f"{path}.{name}"] = value
+    return found
+
+
+def documented_names():
+    """The names on the reference page, in its order."""
+    module, names = "", []
+    for line in REFERENCE.splitlines():
+        if match := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = match[1]
+        elif match := re.match(r"\.\. auto(?:function|class|data):: (\S+)", line):
+            names.append(match[1] if "." in match[1] else f"{module}.{match[1]}")
+    return names
+
+
+PUBLIC = public_names()
+
+
+def test_the_reference_page_lists_exactly_the_public_names():
+    documented = documented_names()
+    assert len(documented) == len(set(documented))
+    assert set(documented) == set(PUBLIC)
+
+
+def test_there_are_at_most_eighty():
+    assert len(PUBLIC) <= 80
+
+
+def test_the_top_level_only_repeats_names_of_the_rooms():
+    import fisher8_jax
+
+    objects = [id(value) for value in PUBLIC.values()]
+    for name, value in vars(fisher8_jax).items():
+        if not name.startswith("_") and not inspect.ismodule(value):
+            assert id(value) in objects, name
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example(name):
+    """Doctests run docstrings; data, which has none, is used in a block of some page."""
+    value = PUBLIC[name]
+    if inspect.isclass(value) or inspect.isfunction(value):
+        assert ">>>" in inspect.getdoc(value)
+        assert value.__module__.startswith("fisher8_jax.")
+    else:
+        pages = [page.read_text() for page in (ROOT / "docs").rglob("*.md")]
+        blocks = [block for page in pages for block in re.findall(r"```python(.*?)```", page, re.S)]
+        assert any(name.rpartition(".")[2] in block for block in blocks)
