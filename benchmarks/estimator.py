@@ -3,7 +3,8 @@
 Every cell (model, set) becomes one file in the results folder: the scores of its splits and the
 seconds they took. It is written again after every split, and a second start goes on there. The
 table at the end compares them with the best figures that the paper prints for Adam, over all
-methods and learning rates.
+methods and learning rates. `--times` measures the time of a fit, all models on the same split in
+turn, in processor seconds of one core, which other programs on the machine disturb little.
 """
 
 import argparse
@@ -55,6 +56,30 @@ class Job(NamedTuple):
         return 0 if result is None else len(result["rmse"])
 
 
+class TimesJob(NamedTuple):
+    """The time of a fit on one set, for all models in turn."""
+
+    dataset: str
+    seed: int
+    data: Path
+    results: Path
+
+    @property
+    def cell(self) -> str:
+        """The name in the store."""
+        return f"estimator-times/{self.dataset}"
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What defines the cell."""
+        return {"dataset": self.dataset, "seed": self.seed, "models": list(MODELS)}
+
+    @property
+    def command(self) -> str:
+        """The shortest command that computes it."""
+        return f"python -m benchmarks estimator --times --datasets {self.dataset}"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The choice of cells, and where things are."""
     add_data_argument(parser)
@@ -65,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS)
     parser.add_argument("--cache-dir", type=Path, default=None, help="fast copies of the data")
     parser.add_argument("--workers", type=int, default=None, help="default: one per core on CPU")
+    parser.add_argument("--times", action="store_true", help="time fits instead of scoring them")
     parser.add_argument("--table", action="store_true", help="only print what is there")
 
 
@@ -77,11 +103,17 @@ def run(args: argparse.Namespace) -> int:
         except (DataUnavailableError, ValueError) as error:
             console.print(f"[red]{error}[/red]")
             return 1
-        missing = [job for job in jobs if job.done() < job.splits]
+        workers = args.workers or default_workers()
         began = time.perf_counter()
-        work = sum(job.splits - job.done() for job in missing)
-        with progress("Estimators, splits", work) as report:
-            run_jobs(run_job, missing, workers=args.workers or default_workers(), report=report)
+        if args.times:
+            missing = [job for job in make_times_jobs(jobs) if not store.read(job.cell, job.spec)]
+            with progress("Estimators, timed fits", 2 * len(MODELS) * len(missing)) as report:
+                run_jobs(run_times_job, missing, workers=workers, report=report)
+        else:
+            missing = [job for job in jobs if job.done() < job.splits]
+            work = sum(job.splits - job.done() for job in missing)
+            with progress("Estimators, splits", work) as report:
+                run_jobs(run_job, missing, workers=workers, report=report)
         console.print(f"{len(missing)} cells in {time.perf_counter() - began:.0f} s.")
     return print_tables(store)
 
@@ -98,6 +130,19 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
         for model in models
         for dataset in datasets
     ]
+
+
+def make_times_jobs(jobs: list[Job]) -> list[TimesJob]:
+    """One job for each set of `jobs`."""
+    times = [TimesJob(job.dataset, job.seed, job.data, job.results) for job in jobs]
+    return list(dict.fromkeys(times))
+
+
+def run_times_job(job: TimesJob, report: Report) -> None:
+    """Runs in a worker, pinned to one core."""
+    from benchmarks import estimator_jobs
+
+    estimator_jobs.run_times_job(job, report)
 
 
 def run_job(job: Job, report: Report) -> None:

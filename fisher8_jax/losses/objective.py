@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._fisher8 import fisher8_nll
 from fisher8_jax.losses._checks import check_hyperparameter_names, check_name
 from fisher8_jax.losses.beta_nll import beta_nll
 from fisher8_jax.losses.collier import collier
 from fisher8_jax.losses.faithful import faithful
-from fisher8_jax.losses.fisher8 import fisher8
 from fisher8_jax.losses.gaussian_nll import gaussian_nll
 from fisher8_jax.losses.natural_gradient import natural_gradient
 from fisher8_jax.losses.natural_nll import natural_nll
@@ -44,7 +44,7 @@ LOSSES: Mapping[str, Callable[..., Array]] = MappingProxyType(
         "collier": collier,
         "wong_toi": wong_toi,
         "natural_gradient": natural_gradient,
-        "fisher8": fisher8,
+        "fisher8": fisher8_nll,
     }
 )
 """Every loss by the name of its function."""

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from benchmarks import estimator_jobs
-from benchmarks.estimator import Job
+from benchmarks.estimator import Job, TimesJob, make_times_jobs
 from benchmarks.estimator_table import best_published, reached
 from benchmarks.store import Store
 from benchmarks.uci_data import Split
@@ -77,3 +77,22 @@ def test_better_means_better_to_the_printed_digits():
         ("naval", "fisher8"): {"result": {"rmse": [0.004], "nll": [-7.15]}},
     }
     assert reached(cells, best) == ["yacht rmse", "naval rmse", "naval nll"]
+
+
+def test_times_are_measured_for_all_models_on_two_splits(make_job, monkeypatch, tmp_path):
+    fits = []
+
+    def fit(split, seed):
+        fits.append(seed)
+
+    for model in estimator_jobs.MODELS:
+        monkeypatch.setitem(estimator_jobs.FIT, model, fit)
+    (job,) = make_times_jobs([make_job(1), make_job(1)])
+    assert job == TimesJob("yacht", 0, tmp_path, tmp_path / "a")
+    calls = []
+    estimator_jobs.run_times_job(job, calls.append)
+    result = Store(job.results).read(job.cell, job.spec)
+    assert set(result["processor_seconds"]) == set(estimator_jobs.MODELS)
+    assert all(len(pair) == 2 and min(pair) >= 0 for pair in result["processor_seconds"].values())
+    assert len(calls) == len(fits) == 6
+    assert len(set(fits)) == 2  # one seed per split, the same for every model

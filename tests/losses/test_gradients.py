@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fisher8_jax import Gaussian
+from fisher8_jax import Gaussian, fisher8_nll
 from fisher8_jax.losses import beta_nll, faithful, gaussian_nll
-from fisher8_jax.losses.fisher8 import fisher8
 from fisher8_jax.losses.natural_gradient import natural_gradient
 from fisher8_jax.losses.natural_nll import natural_nll
 from fisher8_jax.losses.unit_variance import unit_variance
@@ -44,7 +43,7 @@ BY_HAND = {
     "faithful": (faithful, {}, MEAN - Y, (1 - Z2) / 2),
     "natural_nll": (natural_nll, {}, (MEAN - Y) / VARIANCE, (1 - Z2) / 2),
     "natural_gradient": (natural_gradient, {}, MEAN - Y, 1 - Z2),
-    "fisher8": (fisher8, {}, unit_columns(MEAN - Y), unit_columns(1 - Z2)),
+    "fisher8": (fisher8_nll, {}, unit_columns(MEAN - Y), unit_columns(1 - Z2)),
 }
 
 
@@ -65,7 +64,7 @@ def test_values_equal_scipy():
         gaussian_nll: nll,
         natural_nll: nll,
         natural_gradient: nll,
-        fisher8: nll,
+        fisher8_nll: nll,
         faithful: squares + nll,
     }
     for loss, values in expected.items():
@@ -172,7 +171,7 @@ def test_natural_nll_equals_the_formula_in_natural_parameters():
 
 
 def test_fisher8_without_normalisation_is_the_natural_gradient():
-    plain = gradients(fisher8, normalize=False)
+    plain = gradients(fisher8_nll, normalize=False)
     for actual, expected in zip(plain, gradients(natural_gradient), strict=True):
         np.testing.assert_array_equal(actual, expected)
     for actual, expected in zip(plain, (MEAN - Y, 1 - Z2), strict=True):
@@ -192,5 +191,5 @@ def test_natural_gradient_moves_the_moments_towards_those_of_the_data():
 
 def test_fisher8_is_the_normalised_natural_gradient():
     natural = gradients(natural_gradient)
-    for actual, vector in zip(gradients(fisher8), natural, strict=True):
+    for actual, vector in zip(gradients(fisher8_nll), natural, strict=True):
         np.testing.assert_allclose(actual, unit_columns(np.asarray(vector)), rtol=1e-12)
