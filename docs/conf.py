@@ -45,6 +45,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,
     "plot_gallery": True,
 }
 
