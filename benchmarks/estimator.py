@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from benchmarks.console import console, progress
 from benchmarks.data_dir import DataUnavailableError, add_data_argument
-from benchmarks.estimator_table import print_tables
-from benchmarks.store import DEFAULT_RESULTS, Store
+from benchmarks.estimator_table import markdown, print_tables
+from benchmarks.store import DEFAULT_RESULTS, Store, write_atomically
 from benchmarks.uci_data import DATASETS, default_cache_dir, prepare
 from benchmarks.uci_plan import SPLITS, check_names
 from benchmarks.workers import Report, default_workers, run_jobs
@@ -92,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=None, help="default: one per core on CPU")
     parser.add_argument("--times", action="store_true", help="time fits instead of scoring them")
     parser.add_argument("--table", action="store_true", help="only print what is there")
+    parser.add_argument("--docs", type=Path, default=None, help="also write it as Markdown, here")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,6 +116,8 @@ def run(args: argparse.Namespace) -> int:
             with progress("Estimators, splits", work) as report:
                 run_jobs(run_job, missing, workers=workers, report=report)
         console.print(f"{len(missing)} cells in {time.perf_counter() - began:.0f} s.")
+    if args.docs:
+        write_atomically(args.docs, markdown(store).encode())
     return print_tables(store)
 
 

@@ -35,14 +35,12 @@ def best_published(optimizer: str = "adam") -> dict[tuple[str, str], float]:
 
 def print_tables(store: Store) -> int:
     """Prints what the store holds; the exit code says whether all targets are reached."""
-    cells = {
-        (body["spec"]["dataset"], body["spec"]["model"]): body for body in store.cells("estimator")
-    }
+    cells = _cells(store)
     if not cells:
         console.print("There are no results yet.")
         return 1
     best = best_published()
-    seconds = {body["spec"]["dataset"]: body["result"] for body in store.cells("estimator-times")}
+    seconds = _all_seconds(store)
     table = Table("set", "splits", "model", "RMSE", "NLL", "seconds a fit", "one member's NLL")
     for dataset in DATASETS:
         published = (f"{best[dataset, metric]:.2f}" for metric in METRICS)
@@ -53,6 +51,42 @@ def print_tables(store: Store) -> int:
                 table.add_row("", *_row(cells[dataset, model], label, taken))
     console.print(table)
     return 0 if _print_verdict(cells, best) else 1
+
+
+def markdown(store: Store) -> str:
+    """The table of the documentation: means over the splits, the best of each row in bold."""
+    cells = _cells(store)
+    seconds = _all_seconds(store)
+    best = best_published()
+    heads = ["set", "score", "paper's best, Adam", *LABELS.values(), "one member"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for dataset in DATASETS:
+        for metric in METRICS:
+            means = {m: _mean(cells[dataset, m], metric) for m in LABELS if (dataset, m) in cells}
+            lowest = min(round(value, 2) for value in means.values())
+            texts = [_number(means.get(m), lowest) for m in LABELS]
+            member = _mean(cells[dataset, "fisher8"], f"member_{metric}")
+            row = [dataset, metric.upper(), f"{best[dataset, metric]:.2f}", *texts, f"{member:.2f}"]
+            lines.append("| " + " | ".join(row) + " |")
+        taken = [_seconds(seconds.get(dataset), model) for model in LABELS]
+        lines.append("| " + " | ".join([dataset, "seconds a fit", "", *taken, ""]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float | None, lowest: float) -> str:
+    if value is None:
+        return "not run"
+    return f"**{value:.2f}**" if round(value, 2) == lowest else f"{value:.2f}"
+
+
+def _cells(store: Store) -> dict[tuple[str, str], Any]:
+    return {
+        (body["spec"]["dataset"], body["spec"]["model"]): body for body in store.cells("estimator")
+    }
+
+
+def _all_seconds(store: Store) -> dict[str, Any]:
+    return {body["spec"]["dataset"]: body["result"] for body in store.cells("estimator-times")}
 
 
 def reached(
