@@ -99,13 +99,13 @@ print(evaluate(dist, test_y))
 # The picture says the same. The dashed lines are two true standard deviations around the truth.
 
 grid = jnp.linspace(-1, 1, 200)[:, None]
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-left.plot(test_x[:, 0], test_y, ".", color="0.7", markersize=3, zorder=0)
-plot_fit(network(grid), grid[:, 0], ax=left)
+figure, (top, bottom) = plt.subplots(2, 1, figsize=(6.5, 8), layout="constrained")
+top.plot(test_x[:, 0], test_y, ".", color="0.7", markersize=3, zorder=0)
+plot_fit(network(grid), grid[:, 0], ax=top)
 truth, spread = jnp.sin(4 * grid[:, 0]), 0.05 + 0.25 * (1 + grid[:, 0])
 for sign in (-2, 2):
-    left.plot(grid[:, 0], truth + sign * spread, "k--", linewidth=1)
-plot_reliability(dist, test_y, ax=right)
+    top.plot(grid[:, 0], truth + sign * spread, "k--", linewidth=1)
+plot_reliability(dist, test_y, ax=bottom)
 plt.show()
 
 # %%

@@ -118,7 +118,7 @@ runs = {
     "plain NLL, rate 0.0005": fast,
     "Fisher8, rate 0.0002": cured,
 }
-figure, axes = plt.subplots(3, 1, figsize=(9, 8), sharex=True, layout="constrained")
+figure, axes = plt.subplots(3, 1, figsize=(7, 8), sharex=True, layout="constrained")
 for ax, (name, params) in zip(axes, runs.items(), strict=True):
     scores = evaluate(predict(params, test_x), test_y)
     ax.plot(test_x, test_y, ".", color="0.7", markersize=3, zorder=0)

@@ -118,7 +118,7 @@ for name, (family, params) in trained.items():
 # The gust that is exceeded on one day in a hundred, as both see it, and how often it really was.
 
 days = jnp.linspace(0, 365, 200)
-figure, ax = plt.subplots(figsize=(9, 4), layout="constrained")
+figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.plot(test_day, test_gust, ".", color="0.75", markersize=2)
 for name, (family, params) in trained.items():
     limit = family(*network(params, days).T).quantile(jnp.full(200, 0.99))
