@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.figures import sinusoid_figure
-from benchmarks.report_uci import LABELS
+from benchmarks.methods import METHODS
 from benchmarks.sinusoid_plan import NOISES, SETTINGS, true_mean
 from benchmarks.store import Store
 
@@ -29,7 +29,8 @@ def _table(cells: list[dict[str, Any]]) -> Table:
     rows = []
     for cell in cells:
         spec, result = cell["spec"], cell["result"]
-        place = [spec["setting"], spec["noise"], LABELS[spec["method"]], f"{spec['steps']:,}"]
+        label = METHODS[spec["method"]].label
+        place = [spec["setting"], spec["noise"], label, f"{spec['steps']:,}"]
         rows.append([*place, _spread(result["rmse"]), _spread(result["sigma_error"])])
     header = ["setting", "noise", "method", "steps", "RMSE", "mean |sigma/true - 1|"]
     return Table("After training: mean over seeds (smallest to largest)", header, rows)
@@ -40,7 +41,7 @@ def _figure(cells: list[dict[str, Any]], setting: str, noise: str) -> list[Block
     for cell in sorted(cells, key=lambda cell: cell["spec"]["steps"]):
         if (cell["spec"]["setting"], cell["spec"]["noise"]) == (setting, noise):
             longest[cell["spec"]["method"]] = cell
-    columns = {LABELS[m]: longest[m]["result"] for m in SHOWN if m in longest}
+    columns = {METHODS[m].label: longest[m]["result"] for m in SHOWN if m in longest}
     if not columns:
         return []
     x = np.array(next(iter(columns.values()))["x"])

@@ -56,8 +56,8 @@ SETTINGS = {
 HYPERPARAMETERS: dict[str, dict[str, float]] = {
     "collier": {"temperature": 0.0},
     "trustable": {"step_size": 0.3, "mean_bound": 1.0, "scale_bound": 1.0},
-    "fisher8_radius": {"max_kl": 1e-5},
-    "nll_radius": {"max_kl": 1e-5},
+    "fisher8_radius": {"max_kl": 3e-6},
+    "nll_radius": {"max_kl": 3e-6},
 }
 
 
