@@ -124,7 +124,7 @@ def _seeds(row: Row) -> str:
 def _training(row: Row) -> str:
     if row.epochs == 0:
         return "none"
-    rate = "radius" if row.method == "fisher8_radius" else f"{row.learning_rate:.2g}"
+    rate = "radius" if row.method.endswith("_radius") else f"{row.learning_rate:.2g}"
     return f"{row.epochs} epochs, {rate} {row.schedule}"
 
 
