@@ -1,13 +1,15 @@
 """The comparison with other estimators: scores by hand, resuming, and who counts as better."""
 
+import pathlib
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from benchmarks import estimator_jobs
 from benchmarks.estimator import Job, TimesJob, make_times_jobs
-from benchmarks.estimator_table import best_published, reached
-from benchmarks.store import Store
+from benchmarks.estimator_table import best_published, markdown, reached
+from benchmarks.store import DEFAULT_RESULTS, Store
 from benchmarks.uci_data import Split
 
 
@@ -96,3 +98,8 @@ def test_times_are_measured_for_all_models_on_two_splits(make_job, monkeypatch, 
     assert all(len(pair) == 2 and min(pair) >= 0 for pair in result["processor_seconds"].values())
     assert len(calls) == len(fits) == 6
     assert len(set(fits)) == 2  # one seed per split, the same for every model
+
+
+def test_the_documentation_shows_the_committed_results():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "estimator_table.txt"
+    assert page.read_text() == markdown(Store(DEFAULT_RESULTS))
