@@ -90,7 +90,7 @@ def fisher8_optimizer(
     # The step is the root of the radius, so a linear decay of the step is a squared one here.
     radius = optax.polynomial_schedule(max_kl, 0.0, power=2, transition_steps=num_steps)
     return optax.chain(
-        optax.stateless(_zero_if_not_finite),
+        optax.stateless(zero_if_not_finite),
         _direction(momentum, second_moment),
         optax.scale(-1.0),
         scale_by_kl_radius(radius, exact=exact, axis_name=axis_name),
@@ -103,7 +103,8 @@ def _direction(momentum: float, second_moment: float | None) -> optax.GradientTr
     return optax.trace(decay=momentum, nesterov=True) if momentum else optax.identity()
 
 
-def _zero_if_not_finite(gradients: Any, params: Any) -> Any:
+def zero_if_not_finite(gradients: Any, params: Any) -> Any:
+    """Zeros for all gradients if any of them is not finite."""
     del params
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradients)]
     is_finite = jnp.all(jnp.stack(finite)) if finite else jnp.array(True)
