@@ -22,7 +22,6 @@ class Scene(NamedTuple):
     train: np.ndarray
     validation: np.ndarray
     test: np.ndarray
-    left: np.ndarray
 
 
 def load_scene(seed: int) -> Scene:
@@ -43,7 +42,6 @@ def load_scene(seed: int) -> Scene:
         train=is_known & (lot < 0.6),
         validation=is_known & (lot >= 0.6) & (lot < 0.75),
         test=is_known & (lot >= 0.75),
-        left=left,
     )
 
 

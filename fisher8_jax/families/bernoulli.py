@@ -92,7 +92,9 @@ class Bernoulli(ScalarFamily):
 
     def quantile(self, probability: Array) -> Array:
         """1 where `probability` exceeds `1 - p`, else 0."""
-        probability, logit = broadcast_probability(probability, self.batch_shape, self.logit)
+        probability, logit = broadcast_probability(
+            probability, self.batch_shape, self.widen().logit
+        )
         return (probability > jax.nn.sigmoid(-logit)).astype(logit.dtype)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

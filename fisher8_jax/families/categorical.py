@@ -129,12 +129,13 @@ class Categorical(Family):
 
     def quantile(self, probability: Array) -> Array:
         """The smallest class number whose cdf reaches `probability`, as a float."""
-        probability = jnp.asarray(probability, self.logits.dtype)
+        dist = self.widen()
+        probability = jnp.asarray(probability, dist.logits.dtype)
         shape = jnp.broadcast_shapes(probability.shape, self.batch_shape)
-        below = jnp.cumsum(self.probabilities, axis=-1)[..., :-1]
+        below = jnp.cumsum(dist.probabilities, axis=-1)[..., :-1]
         below = jnp.broadcast_to(below, (*shape, self.num_classes - 1))
         is_short = below < jnp.broadcast_to(probability, shape)[..., None]
-        return jnp.sum(is_short, axis=-1).astype(self.logits.dtype)
+        return jnp.sum(is_short, axis=-1).astype(dist.logits.dtype)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Class numbers as floating-point numbers of the predictions' dtype."""

@@ -246,13 +246,15 @@ class Gaussian(Family):
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`exp(-log_variance) * d_mean^2 + d_log_variance^2 / 2`."""
-        mean = multiply_by_exp(tangent.mean, -0.5 * self.log_variance)
+        dist, tangent = self.widen(), tangent.widen()
+        mean = multiply_by_exp(tangent.mean, -0.5 * dist.log_variance)
         return jnp.square(mean) + 0.5 * jnp.square(tangent.log_variance)
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)`, free of cancellation when the two are close."""
-        difference = self.log_variance - other.log_variance
-        shift = multiply_by_exp(other.mean - self.mean, -0.5 * other.log_variance)
+        p, q = self.widen(), other.widen()
+        difference = p.log_variance - q.log_variance
+        shift = multiply_by_exp(q.mean - p.mean, -0.5 * q.log_variance)
         return 0.5 * (jnp.expm1(difference) - difference + jnp.square(shift))
 
     def cdf(self, targets: Array) -> Array:

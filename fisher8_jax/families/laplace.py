@@ -82,13 +82,15 @@ class Laplace(ScalarFamily):
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`(d_mean / scale)^2 + d_log_scale^2`."""
-        mean = multiply_by_exp(tangent.mean, -self.log_scale)
+        dist, tangent = self.widen(), tangent.widen()
+        mean = multiply_by_exp(tangent.mean, -dist.log_scale)
         return jnp.square(mean) + jnp.square(tangent.log_scale)
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)`, free of cancellation when the two are close."""
-        difference = self.log_scale - other.log_scale
-        shift = jnp.abs(multiply_by_exp(self.mean - other.mean, -self.log_scale))
+        p, q = self.widen(), other.widen()
+        difference = p.log_scale - q.log_scale
+        shift = jnp.abs(multiply_by_exp(p.mean - q.mean, -p.log_scale))
         spread = jnp.exp(difference) * (jnp.expm1(-shift) + shift)
         return jnp.expm1(difference) - difference + spread
 
@@ -101,8 +103,9 @@ class Laplace(ScalarFamily):
 
     def quantile(self, probability: Array) -> Array:
         """`mean - scale * sign(p - 1/2) * ln(1 - |2 p - 1|)`; broadcasts against the batch."""
+        dist = self.widen()
         probability, mean, log_scale = broadcast_probability(
-            probability, self.batch_shape, self.mean, self.log_scale
+            probability, self.batch_shape, dist.mean, dist.log_scale
         )
         centred = probability - 0.5
         return mean - jnp.exp(log_scale) * jnp.sign(centred) * jnp.log1p(-2 * jnp.abs(centred))

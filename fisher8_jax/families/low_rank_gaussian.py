@@ -156,10 +156,11 @@ class LowRankGaussian(Family):
 
     def quantile(self, probability: Array) -> Array:
         """The marginal quantile of every coordinate; broadcasts against the targets' shape."""
-        probability = jnp.asarray(probability, self.mean.dtype)
-        shape = jnp.broadcast_shapes(probability.shape, self.mean.shape)
+        dist = self.widen()
+        probability = jnp.asarray(probability, dist.mean.dtype)
+        shape = jnp.broadcast_shapes(probability.shape, dist.mean.shape)
         mean, std, probability = (
-            jnp.broadcast_to(x, shape) for x in (self.mean, jnp.sqrt(self.variance), probability)
+            jnp.broadcast_to(x, shape) for x in (dist.mean, jnp.sqrt(dist.variance), probability)
         )
         return mean + std * ndtri(probability)
 

@@ -1,5 +1,6 @@
 """The negative binomial by mean and concentration: counts that spread more than a Poisson's."""
 
+import math
 from typing import Self
 
 import jax
@@ -185,7 +186,7 @@ def _information(dist: NegativeBinomial) -> tuple[Array, Array, Array]:
 
 def _integral(log_m: Array, log_r: Array) -> Array:
     lower = jnp.minimum(jnp.minimum(log_r, log_r - log_m), 0) - 12
-    upper = jnp.full_like(lower, np.log(45.0))
+    upper = jnp.full_like(lower, math.log(45.0))
     fraction = add_node_axis(np.linspace(0, 1, _NODES), lower)
     log_x = lower[None] * (1 - fraction) + upper[None] * fraction
     step = (upper - lower) / (_NODES - 1)
@@ -206,7 +207,7 @@ def _expected_log_gamma_difference(p: NegativeBinomial, q: NegativeBinomial) -> 
     r_p, r_q = p.concentration, q.concentration
     slowest = jnp.minimum(p.log_concentration, q.log_concentration)
     fastest = jnp.maximum(jnp.maximum(p.log_concentration, q.log_concentration), p.log_mean)
-    lower, upper = -jnp.maximum(fastest, 0) - 24, np.log(45.0) - slowest
+    lower, upper = -jnp.maximum(fastest, 0) - 24, math.log(45.0) - slowest
     fraction = add_node_axis(np.linspace(0, 1, 2 * _NODES), lower)
     t = jnp.exp(lower[None] * (1 - fraction) + upper[None] * fraction)
     s = -jnp.expm1(-t)

@@ -1,7 +1,7 @@
 """The Student-t with fixed degrees of freedom: outliers keep a bounded influence."""
 
 import math
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -82,10 +82,10 @@ class StudentT(ScalarFamily):
         """
         dist, targets = self.prepare(targets)
         values = student_nll(dist.location, dist.log_scale, self.df, targets)
-        return values + self._log_normalizer() if constant else values
+        return values + self._log_normalizer(values.dtype) if constant else values
 
-    def _log_normalizer(self) -> Array:
-        return student_log_normalizer(jnp.log(jnp.asarray(self.df, float)))
+    def _log_normalizer(self, dtype: Any) -> Array:
+        return student_log_normalizer(jnp.log(jnp.asarray(self.df, dtype)))
 
     def natural(self, cotangent: Self) -> Self:
         """The inverse Fisher information, diagonal, times `cotangent`."""
@@ -106,7 +106,8 @@ class StudentT(ScalarFamily):
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`(df+1)/(df+3) * (d_location / scale)^2 + 2 df/(df+3) * d_log_scale^2`."""
-        location = multiply_by_exp(tangent.location, -self.log_scale)
+        dist, tangent = self.widen(), tangent.widen()
+        location = multiply_by_exp(tangent.location, -dist.log_scale)
         return (
             (self.df + 1) * jnp.square(location) + 2 * self.df * jnp.square(tangent.log_scale)
         ) / (self.df + 3)
@@ -145,7 +146,7 @@ class StudentT(ScalarFamily):
         dist, targets = self.prepare(targets)
         df = self.df
         z = multiply_by_exp(targets - dist.location, -dist.log_scale)
-        density = jnp.exp(-student_nll(0.0, 0.0, df, z) - self._log_normalizer())
+        density = jnp.exp(-student_nll(0.0, 0.0, df, z) - self._log_normalizer(z.dtype))
         betas = jnp.exp(betaln(0.5, df - 0.5) - 2 * betaln(0.5, 0.5 * df)) if df > 1 else jnp.nan
         spread = 2 * density * (df + jnp.square(z)) - 2 * math.sqrt(df) * betas
         cdf = standard_t_cdf(z, jnp.full_like(z, df))

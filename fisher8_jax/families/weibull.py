@@ -133,8 +133,9 @@ class Weibull(ScalarFamily):
 
     def quantile(self, probability: Array) -> Array:
         """`scale * (-ln(1 - p))^(1/k)`; `probability` broadcasts against the batch."""
+        dist = self.widen()
         probability, log_scale, log_k = broadcast_probability(
-            probability, self.batch_shape, self.log_scale, self.log_concentration
+            probability, self.batch_shape, dist.log_scale, dist.log_concentration
         )
         return jnp.exp(log_scale + jnp.log(-jnp.log1p(-probability)) * jnp.exp(-log_k))
 

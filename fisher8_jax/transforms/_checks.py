@@ -41,10 +41,10 @@ def check_steps(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
 
 
-def check_momentum(momentum: Any) -> None:
-    """Rejects a concrete momentum outside [0, 1)."""
-    if isinstance(momentum, int | float) and not 0 <= momentum < 1:
-        raise ValueError(f"`momentum` must be at least 0 and below 1, got {momentum}.")
+def check_decay(name: str, value: Any) -> None:
+    """Rejects a concrete decay of a running mean or sum outside [0, 1)."""
+    if isinstance(value, int | float) and not 0 <= value < 1:
+        raise ValueError(f"`{name}` must be at least 0 and below 1, got {value}.")
 
 
 def check_horizon(horizon: Any) -> None:

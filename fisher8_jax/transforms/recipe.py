@@ -8,7 +8,7 @@ import optax
 
 from fisher8_jax._checks import check_positive
 from fisher8_jax._numerics import AxisName
-from fisher8_jax.transforms._checks import check_momentum, check_steps
+from fisher8_jax.transforms._checks import check_decay, check_steps
 from fisher8_jax.transforms.kl_radius import scale_by_kl_radius
 
 # Chosen on four UCI sets, at 100 steps and at 100 epochs: a short budget wants long steps, a long
@@ -35,6 +35,7 @@ def fisher8_optimizer(
     *,
     max_kl: float | None = None,
     momentum: float = 0.9,
+    second_moment: float | None = None,
     exact: bool = False,
     axis_name: AxisName | None = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -52,6 +53,9 @@ def fisher8_optimizer(
         max_kl: the divergence by which the first step moves the predictions, in nats; by default
             `min(0.3, 600 / num_steps)`, see `default_max_kl`.
         momentum: the decay of the gradients' running sum; 0 for none.
+        second_moment: the decay of a running mean of squared gradients, by whose root every
+            parameter's momentum is divided before the radius, as in Adam; None for none. It pays
+            where layers or outputs have gradients of very different sizes. 0.99 is a good value.
         exact: see `scale_by_kl_radius`.
         axis_name: see `scale_by_kl_radius`.
 
@@ -78,20 +82,29 @@ def fisher8_optimizer(
         mean 2.0, variance 0.7
     """
     check_steps("num_steps", num_steps)
-    check_momentum(momentum)
+    check_decay("momentum", momentum)
+    if second_moment is not None:
+        check_decay("second_moment", second_moment)
     max_kl = default_max_kl(num_steps) if max_kl is None else max_kl
     check_positive("max_kl", max_kl)
     # The step is the root of the radius, so a linear decay of the step is a squared one here.
     radius = optax.polynomial_schedule(max_kl, 0.0, power=2, transition_steps=num_steps)
     return optax.chain(
-        optax.stateless(_zero_if_not_finite),
-        optax.trace(decay=momentum, nesterov=True) if momentum else optax.identity(),
+        optax.stateless(zero_if_not_finite),
+        _direction(momentum, second_moment),
         optax.scale(-1.0),
         scale_by_kl_radius(radius, exact=exact, axis_name=axis_name),
     )
 
 
-def _zero_if_not_finite(gradients: Any, params: Any) -> Any:
+def _direction(momentum: float, second_moment: float | None) -> optax.GradientTransformation:
+    if second_moment is not None:
+        return optax.scale_by_adam(b1=momentum, b2=second_moment, nesterov=bool(momentum))
+    return optax.trace(decay=momentum, nesterov=True) if momentum else optax.identity()
+
+
+def zero_if_not_finite(gradients: Any, params: Any) -> Any:
+    """Zeros for all gradients if any of them is not finite."""
     del params
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradients)]
     is_finite = jnp.all(jnp.stack(finite)) if finite else jnp.array(True)

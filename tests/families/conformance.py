@@ -120,14 +120,32 @@ def _report(dist: Family, other: Family, targets, nodes, probabilities, key) -> 
     }
 
 
+def shifted(dist: Family) -> Family:
+    """Another member of the family, a little away."""
+    theta = flatten(dist)
+    shift = 0.1 * jnp.sin(1 + jnp.arange(theta.size, dtype=theta.dtype)).reshape(theta.shape)
+    return unflatten(dist, theta + shift)
+
+
+def rounded_pair(case: Case) -> tuple[Family, Family]:
+    """The case's distribution and another one, with parameters that bfloat16 can hold."""
+
+    def rounded(dist: Family) -> Family:
+        return jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(jnp.float64), dist)
+
+    dist = jax.tree.map(jnp.asarray, case.dist)
+    return rounded(dist), rounded(shifted(dist))
+
+
+def report_of(case: Case, dist: Family, other: Family) -> dict[str, Any]:
+    """All quantities for two distributions of the case's shape; compiled once per family."""
+    inputs = map(jnp.asarray, (case.targets, case.nodes, case.probabilities))
+    return jax.tree.map(np.asarray, _report(dist, other, *inputs, jax.random.key(0)))
+
+
 @functools.cache
 def report(name: str) -> tuple[Case, dict[str, Any]]:
     """All quantities of one row of the table, computed once per test process."""
     case = CASES[name]
     dist = jax.tree.map(jnp.asarray, case.dist)
-    theta = flatten(dist)
-    shift = 0.1 * jnp.sin(1 + jnp.arange(theta.size, dtype=theta.dtype)).reshape(theta.shape)
-    other = unflatten(dist, theta + shift)
-    inputs = map(jnp.asarray, (case.targets, case.nodes, case.probabilities))
-    result = _report(dist, other, *inputs, jax.random.key(0))
-    return case, jax.tree.map(np.asarray, result)
+    return case, report_of(case, dist, shifted(dist))

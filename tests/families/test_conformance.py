@@ -12,7 +12,14 @@ import scipy.stats
 
 from fisher8_jax import fisher8_nll
 from fisher8_jax.families.contract import array_fields
-from tests.families.conformance import QUICK, flatten, report, unflatten
+from tests.families.conformance import (
+    QUICK,
+    flatten,
+    report,
+    report_of,
+    rounded_pair,
+    unflatten,
+)
 from tests.families.table import CASES
 
 pytestmark = pytest.mark.parametrize("name", CASES)
@@ -201,3 +208,44 @@ def test_gradients_are_finite_for_extreme_parameters_in_narrow_floats(name):
             axes = tuple(range(column.ndim)) if shared else (0,)
             norm = jnp.sqrt(jnp.sum(jnp.square(column.astype(jnp.float32)), axes))
             np.testing.assert_allclose(norm, 1, rtol=1e-5 if dtype == jnp.float32 else 1e-2)
+
+
+def answers(dist, other, targets):
+    """What users ask of a distribution."""
+    cdf = dist.cdf(targets)
+    return {
+        "nll": dist.nll(targets),
+        "kl": dist.kl(other),
+        "cdf": cdf,
+        "quantiles": dist.quantile(jnp.full_like(cdf, 0.3)),
+        "mean": dist.mean,
+        "variance": dist.variance,
+    }
+
+
+_answers_one_by_one = jax.jit(jax.vmap(answers), compiler_options=QUICK)
+
+
+@pytest.mark.slow
+def test_answers_under_vmap_in_narrow_floats_meet_double_precision(name):
+    case, _ = report(name)
+    pair = rounded_pair(case)
+    expected = report_of(case, *pair)
+    half, single = (
+        jax.tree.map(lambda x: x.astype(dtype), pair)  # noqa: B023
+        for dtype in (jnp.bfloat16, jnp.float32)
+    )
+    targets = jnp.asarray(case.targets, jnp.float32)
+    for quantity, values in _answers_one_by_one(*half, targets).items():
+        # Moments, and the quantiles of a Gaussian, come in the dtype of the parameters.
+        is_wide = values.dtype == jnp.float32
+        assert is_wide or quantity in ("mean", "variance", "quantiles")
+        np.testing.assert_allclose(
+            values.astype(jnp.float32),
+            expected[quantity],
+            rtol=1e-3 if is_wide else 0.02,
+            atol=1e-5 if is_wide else 0.01,
+            err_msg=quantity,
+        )
+    for quantity, values in jax.eval_shape(jax.vmap(answers), *single, targets).items():
+        assert values.dtype == jnp.float32, quantity

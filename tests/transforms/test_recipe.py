@@ -39,6 +39,17 @@ def test_it_is_nesterov_momentum_with_a_radius_that_falls_to_zero():
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), trained, expected)
 
 
+def test_second_moments_come_between_the_gradient_and_the_radius():
+    params, batch = make_params(), make_batch()
+    optimizer = fisher8_optimizer(10, second_moment=0.99)
+    (trained, _), divergences = train(optimizer, params, *batch, steps=10)
+    np.testing.assert_allclose(divergences, 0.3 * (1 - np.arange(10) / 10) ** 2, rtol=1e-5)
+    schedule = optax.polynomial_schedule(0.3, 0.0, power=2, transition_steps=10)
+    by_hand = optax.chain(optax.nadam(1.0, b1=0.9, b2=0.99), scale_by_kl_radius(schedule))
+    (expected, _), _ = train(by_hand, params, *batch, steps=10)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), trained, expected)
+
+
 def test_the_default_radius_bounds_the_divergence_of_the_whole_budget():
     for steps in (1, 100, 2_000, 50_000):
         radii = default_max_kl(steps) * (1 - np.arange(steps) / steps) ** 2
@@ -93,6 +104,7 @@ def test_no_momentum_is_plain_fisher8_with_a_radius():
         ({"num_steps": 10.0}, "`num_steps` must be a positive integer, got 10.0"),
         ({"num_steps": 10, "max_kl": -1.0}, "`max_kl` must be positive"),
         ({"num_steps": 10, "momentum": 1.0}, "`momentum` must be at least 0 and below 1"),
+        ({"num_steps": 10, "second_moment": 1.0}, "`second_moment` must be at least 0 and below 1"),
     ],
 )
 def test_errors(arguments, message):

@@ -1,0 +1,107 @@
+"""The recovery benchmark: its measures on made-up curves, its recipe, and the table in the docs."""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks import families
+from benchmarks.families_problems import PROBLEMS
+from benchmarks.families_training import EVALUATE_EVERY, SETTING, recipe
+from benchmarks.store import Store
+from fisher8_jax.transforms import fisher8_optimizer
+from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def curve(*values):
+    """Two seeds whose mean is the given curve."""
+    return np.array([values, values]) + np.array([[0.01], [-0.01]])
+
+
+def test_steps_are_counted_at_the_end_of_a_plan_and_at_the_first_crossing():
+    curves = {
+        "over 10": curve(0.5, 0.03),
+        "over 20": curve(0.5, 0.3, 0.019, 0.021),  # crosses, but does not end within
+        "over 30": curve(0.5, 0.3, 0.2, 0.03, 0.02, 0.01),
+    }
+    found = families._summary(curves, [10, 20, 30])
+    assert found["planned"] == 30
+    assert found["crossing"] == 3 * EVALUATE_EVERY
+    assert found["excess_by_length"] == {"10": 0.03, "20": 0.021, "30": 0.01}
+
+
+def test_a_constant_rate_is_a_candidate_for_every_length_and_divergence_is_none():
+    curves = {
+        "0.01 over 10": curve(np.nan, np.nan),
+        "0.01 over 20": curve(0.5, 0.3, 0.2, 0.1),
+        "0.01 constant": curve(0.5, 0.018, 0.2, 0.3),
+    }
+    found = families._summary(curves, [10, 20])
+    assert (found["planned"], found["crossing"]) == (10, 10)
+    assert found["excess_by_length"] == {"10": 0.018, "20": 0.1}
+
+
+def test_counts_compare_both_methods_by_the_same_sense():
+    def row(ours, adam):
+        names = ("planned", "crossing")
+        return {
+            "fisher8": dict(zip(names, ours, strict=True)),
+            "adam": dict(zip(names, adam, strict=True)),
+        }
+
+    rows = [row((100, 90), (200, 80)), row((100, 95), (100, 95)), row((None, None), (50, 40))]
+    rows.append(row((100, 95), (None, None)))
+    assert [line.split(": ")[1] for line in families.counts(rows)] == [
+        "3 of 4",
+        "2 of 4, equal in 1",
+        "1 of 4, equal in 1",
+        "1 of 4, equal in 0",
+    ]
+
+
+def test_the_recipe_is_the_public_one_for_a_traced_number_of_steps():
+    params, (inputs, targets) = make_params(), make_batch()
+
+    def train(optimizer):
+        def step(index, carry):
+            params, state = carry
+            # A bad gradient on the way: a target outside the support must not end the training.
+            bad = jnp.where(index == 3, jnp.nan, 1.0)
+            gradients = jax.tree.map(
+                lambda leaf: bad * leaf, fisher8_gradients(params, inputs, targets)
+            )
+            updates, state = optimizer.update(
+                gradients, state, params, predict=lambda p: network(p, inputs)
+            )
+            return jax.tree.map(jnp.add, params, updates), state
+
+        return jax.lax.fori_loop(0, 8, step, (params, optimizer.init(params)))[0]
+
+    @jax.jit
+    def both(steps):
+        return train(recipe(steps)), train(fisher8_optimizer(8, **SETTING))
+
+    ours, public = both(8)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), ours, public)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(ours))
+
+
+def test_the_docs_show_the_stored_table():
+    lines = families.table(Store())
+    assert "\n".join(lines) in (DOCS / "families.md").read_text()
+    names = [line.split(" | ")[0][2:] for line in lines if line.startswith("| ")][1:]
+    assert names == [name for name in PROBLEMS if name in names]
+    assert len(names) >= 14
+
+
+@pytest.mark.slow
+def test_a_family_is_trained_by_both_methods(monkeypatch):
+    monkeypatch.setattr(families, "FIRST_CLIMB", 10)
+    row = families.compute_row(PROBLEMS["Bernoulli"], [10, 40, 50], [0])
+    assert row["ladder"] in ([10, 40], [10, 40, 50])
+    assert row["fisher8"]["planned"] is not None
+    assert row["adam"]["excess_by_length"]["40"] < row["adam"]["excess_by_length"]["10"]
