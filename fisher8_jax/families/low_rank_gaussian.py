@@ -98,9 +98,13 @@ class LowRankGaussian(Family):
         scaled = dist.factor * root[..., None]
         capacity = _transpose(scaled) @ scaled
         lower = jnp.linalg.cholesky(capacity + _eye_like(capacity))
-        projected = jnp.einsum("...ia,...i->...a", scaled, residual)
-        along = solve_triangular(lower, projected[..., None], lower=True)[..., 0]
-        distance = jnp.sum(jnp.square(residual), -1) - jnp.sum(jnp.square(along), -1)
+        # The distance is min_u |residual - scaled u|^2 + |u|^2. At its minimum the two squares are
+        # added; the usual difference of two large numbers may come out far below 0.
+        own, shared = residual[..., None], jnp.zeros_like(capacity[..., :1])
+        for _ in range(2):  # the second time refines the solution by what is left
+            shared = shared + cho_solve((lower, True), _transpose(scaled) @ own - shared)
+            own = residual[..., None] - scaled @ shared
+        distance = jnp.sum(jnp.square(own), (-2, -1)) + jnp.sum(jnp.square(shared), (-2, -1))
         log_volume = jnp.sum(jnp.log(jnp.diagonal(lower, axis1=-2, axis2=-1)), -1)
         values = 0.5 * (distance + jnp.sum(dist.log_diagonal, -1)) + log_volume
         return values + self.event_shape[0] * _HALF_LOG_2PI if constant else values
