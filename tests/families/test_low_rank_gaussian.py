@@ -1,4 +1,4 @@
-"""What the conformance suite does not ask of the low-rank Gaussian: a nearly singular covariance."""
+"""A nearly singular low-rank Gaussian, which the conformance suite does not ask for."""
 
 import jax.numpy as jnp
 import numpy as np
