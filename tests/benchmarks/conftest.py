@@ -1,12 +1,16 @@
-"""A small data set in the layout of the public files, so that no test needs a download."""
+"""Small data sets in the layout of the public files, so that no test needs a download."""
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from benchmarks.uci_data import DATASETS
 from benchmarks.uci_plan import SPLITS
+from benchmarks.weak_lensing_simulator import Simulation, simulate
+
+SMALL_SURVEY = Simulation(height=32, width=32, cosmologies=4, realisations=10)
 
 
 def write_dataset(root: Path, name: str, rows: int = 80) -> Path:
@@ -32,3 +36,16 @@ def data_root(tmp_path: Path) -> Path:
     for name in ("yacht", "power"):
         write_dataset(tmp_path / "data", name)
     return tmp_path / "data"
+
+
+@pytest.fixture(scope="session")
+def survey_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few simulated lensing maps in the challenge's files."""
+    return simulate(SMALL_SURVEY, tmp_path_factory.mktemp("maps"))
+
+
+@pytest.fixture
+def float32() -> None:
+    """JAX's default precision, in which benchmarks run."""
+    jax.config.update("jax_enable_x64", False)
+    jax.config.update("jax_numpy_rank_promotion", "allow")
