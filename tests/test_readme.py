@@ -1,5 +1,6 @@
 """The README's table says what the committed results say."""
 
+import importlib.metadata
 import json
 import pathlib
 import re
@@ -48,3 +49,12 @@ def test_row(row):
     ]
     np.testing.assert_allclose(numbers(best), lowest, atol=0.00501)
     np.testing.assert_allclose(numbers(radius), ours(f"radius/steps-last-{dataset}"), atol=0.00501)
+
+
+def test_it_stays_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_the_citation_names_this_version():
+    version = importlib.metadata.version("fisher8_jax")
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
