@@ -17,7 +17,7 @@ from jax import Array, lax
 from benchmarks.families_problems import Problem
 from fisher8_jax import fisher8_nll
 from fisher8_jax.transforms import scale_by_kl_radius
-from fisher8_jax.transforms.recipe import LARGEST_RADIUS, TOTAL_DIVERGENCE, zero_if_not_finite
+from fisher8_jax.transforms.recipe import LARGEST_RADIUS, TOTAL_DIVERGENCE, descend_within
 
 EVALUATE_EVERY = 5
 NUM_TRAIN, NUM_TEST, BATCH_SIZE, WIDTH = 65536, 4096, 512, 64
@@ -42,18 +42,12 @@ class Data(NamedTuple):
 
 def recipe(num_steps: Array | int) -> Optimizer:
     """`fisher8_optimizer(num_steps, **SETTING)` for a traced number of steps."""
-
     max_kl = jnp.minimum(LARGEST_RADIUS, 3 * TOTAL_DIVERGENCE / num_steps)
 
     def radius(count: Array) -> Array:
         return max_kl * jnp.maximum(1 - count / num_steps, 0) ** 2
 
-    return optax.chain(
-        optax.stateless(zero_if_not_finite),
-        optax.scale_by_adam(SETTING["momentum"], SETTING["second_moment"], nesterov=True),
-        optax.scale(-1.0),
-        scale_by_kl_radius(radius),
-    )
+    return descend_within(scale_by_kl_radius(radius), **SETTING)
 
 
 def fisher8_trainer(problem: Problem, longest: int) -> Trainer:

@@ -89,11 +89,20 @@ def fisher8_optimizer(
     check_positive("max_kl", max_kl)
     # The step is the root of the radius, so a linear decay of the step is a squared one here.
     radius = optax.polynomial_schedule(max_kl, 0.0, power=2, transition_steps=num_steps)
+    return descend_within(
+        scale_by_kl_radius(radius, exact=exact, axis_name=axis_name), momentum, second_moment
+    )
+
+
+def descend_within(
+    radius: optax.GradientTransformationExtraArgs, momentum: float, second_moment: float | None
+) -> optax.GradientTransformationExtraArgs:
+    """The recipe in front of any radius, whatever its schedule: guard, direction, radius."""
     return optax.chain(
-        optax.stateless(zero_if_not_finite),
+        optax.stateless(_zero_if_not_finite),
         _direction(momentum, second_moment),
         optax.scale(-1.0),
-        scale_by_kl_radius(radius, exact=exact, axis_name=axis_name),
+        radius,
     )
 
 
@@ -103,7 +112,7 @@ def _direction(momentum: float, second_moment: float | None) -> optax.GradientTr
     return optax.trace(decay=momentum, nesterov=True) if momentum else optax.identity()
 
 
-def zero_if_not_finite(gradients: Any, params: Any) -> Any:
+def _zero_if_not_finite(gradients: Any, params: Any) -> Any:
     """Zeros for all gradients if any of them is not finite."""
     del params
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradients)]
