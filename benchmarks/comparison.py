@@ -1,18 +1,16 @@
 """Our UCI cells beside the published ones: coverage, winners, ranks. Arrays and records only."""
 
 import dataclasses
-import json
 from collections.abc import Iterable
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.seed_tables import published
 from benchmarks.store import Store
 from benchmarks.uci_plan import BUDGETS
 
-PAPER_TABLES = Path(__file__).parent / "paper" / "tables.json"
 METRICS = {"rmse": 2, "nll": 2, "ece": 3}  # and the decimals the paper prints
 WITH_VARIANCE = ("nll", "beta_nll", "faithful", "fisher8")
 
@@ -139,7 +137,7 @@ class Comparison:
 
 
 def _published() -> dict[Key, dict[str, Published | None]]:
-    rows = json.loads(PAPER_TABLES.read_text())["uci"]
+    rows = published("uci")
     return {
         Key(r["optimizer"], r["learning_rate"], r["dataset"], r["method"]): {
             metric: None if r[metric] is None else Published(**r[metric]) for metric in METRICS

@@ -1,18 +1,16 @@
 """The comparison of estimators as a table: quality, time, and the paper's best figures."""
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 from benchmarks.console import console
+from benchmarks.seed_tables import published
 from benchmarks.store import Store
 from benchmarks.uci_data import DATASETS
 
-PAPER = Path(__file__).parent / "paper" / "tables.json"
 LABELS = {
     "fisher8": "Fisher8Regressor",
     "gradient_boosting": "GradientBoosting",
@@ -24,7 +22,7 @@ METRICS = ("rmse", "nll")
 def best_published(optimizer: str = "adam") -> dict[tuple[str, str], float]:
     """The smallest printed mean per (set, metric), over all methods and learning rates."""
     best: dict[tuple[str, str], float] = {}
-    for row in json.loads(PAPER.read_text())["uci"]:
+    for row in published("uci"):
         for metric in METRICS:
             mean = (row[metric] or {}).get("mean")
             if row["optimizer"] == optimizer and mean is not None:
@@ -43,8 +41,8 @@ def print_tables(store: Store) -> int:
     seconds = _all_seconds(store)
     table = Table("set", "splits", "model", "RMSE", "NLL", "seconds a fit", "one member's NLL")
     for dataset in DATASETS:
-        published = (f"{best[dataset, metric]:.2f}" for metric in METRICS)
-        table.add_row(dataset, "", "best of the paper, Adam", *published, "", "")
+        texts = (f"{best[dataset, metric]:.2f}" for metric in METRICS)
+        table.add_row(dataset, "", "best of the paper, Adam", *texts, "", "")
         for model, label in LABELS.items():
             if (dataset, model) in cells:
                 taken = _seconds(seconds.get(dataset), model)

@@ -5,9 +5,7 @@ Neither computes anything that is not in the store.
 """
 
 import io
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +14,7 @@ from rich.table import Table as PrintedTable
 
 from benchmarks.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.rotated_mnist_plan import FULL_EPOCHS, SETTINGS, Job
+from benchmarks.seed_tables import Cell, group_by_seed, number, published, score_texts
 from benchmarks.store import Store
 
 METRICS = ("rmse", "nll", "ece", "feature_accuracy")
@@ -50,24 +49,19 @@ def table_rows(store: Store, images: str = "mnist") -> list[Row]:
     return collect((cell["spec"], cell["result"]) for cell in cells)
 
 
-def collect(results: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> list[Row]:
+def collect(results: Iterable[Cell]) -> list[Row]:
     """Groups (spec, result) pairs that differ in nothing but the seed."""
-    groups: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-    for spec, result in results:
-        key = json.dumps({**spec, "seed": None}, sort_keys=True)
-        groups.setdefault(key, []).append((spec, result))
-    published = _published()
-    rows = [_row(members, published) for members in groups.values()]
+    paper = _published()
+    rows = [_row(members, paper) for members in group_by_seed(results)]
     methods = list(SETTINGS)
     return sorted(
         rows, key=lambda r: (REGIMES.index(r.regime), r.epochs, methods.index(r.method), str(r))
     )
 
 
-def _row(members: Sequence[tuple[dict[str, Any], dict[str, Any]]], published) -> Row:
-    members = sorted(members, key=lambda pair: pair[0]["seed"])
+def _row(members: Sequence[Cell], paper) -> Row:
     spec = members[0][0]
-    values = np.array([[_number(result[m]) for m in METRICS] for _, result in members])
+    values = np.array([[number(result[m]) for m in METRICS] for _, result in members])
     setting = SETTINGS[spec["method"]]
     seeds = [member["seed"] for member, _ in members]
     is_finite = np.isfinite(values[:, METRICS.index("nll")])
@@ -85,35 +79,23 @@ def _row(members: Sequence[tuple[dict[str, Any], dict[str, Any]]], published) ->
         tuple(seed for seed, finite in zip(seeds, is_finite, strict=True) if not finite),
         tuple(values.mean(axis=0)),
         tuple(values.std(axis=0)),
-        published.get((setting.paper, spec["regime"])),
+        paper.get((setting.paper, spec["regime"])),
     )
 
 
 def _published() -> dict[tuple[str | None, str], tuple[float, ...]]:
-    tables = json.loads((Path(__file__).parent / "paper" / "tables.json").read_text())
     return {
         (row["method"], row["noise"].removeprefix("input_")): tuple(
             row[metric]["mean"] for metric in PAPER_METRICS
         )
-        for row in tables["rotated_mnist"]
+        for row in published("rotated_mnist")
     }
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 def _cells(row: Row) -> list[str]:
     """The row as text: measured with spread, and the published value in brackets."""
-    texts = []
-    for index, digits in enumerate(DIGITS):
-        text = f"{row.mean[index]:.{digits}f}"
-        if len(row.seeds) - len(row.diverged) > 1:
-            text += f" ± {row.std[index]:.{digits}f}"
-        if row.paper is not None:
-            text += f" ({row.paper[index]:.{digits}f})"
-        texts.append(text)
-    return texts
+    std = row.std if len(row.seeds) - len(row.diverged) > 1 else None
+    return score_texts(row.mean, std, row.paper, DIGITS)
 
 
 def _seeds(row: Row) -> str:
@@ -181,7 +163,7 @@ def figure(store: Store, images: str = "mnist") -> Any:
     for cell in cells:
         history, spec = cell["result"]["history"], cell["spec"]
         share = np.array(history["epoch"]) / spec["epochs"]
-        scores = np.array([[_number(v) for v in point] for point in history["scores"]])
+        scores = np.array([[number(v) for v in point] for point in history["scores"]])
         column = REGIMES.index(spec["regime"])
         color = f"C{list(SETTINGS).index(spec['method'])}"
         style = "-" if spec["epochs"] < FULL_EPOCHS else "--"

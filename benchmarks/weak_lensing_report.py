@@ -6,9 +6,7 @@ published values.
 """
 
 import io
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as PrintedTable
 
 from benchmarks.document import Block, Figure, Paragraph, Section, Table
+from benchmarks.seed_tables import Cell, group_by_seed, number, published, score_texts
 from benchmarks.store import Store
 from benchmarks.weak_lensing_plan import LABELS, Job
 
@@ -53,23 +52,17 @@ def table_rows(store: Store) -> list[Row]:
     return collect((cell["spec"], cell["result"]) for cell in store.cells("weak_lensing"))
 
 
-def collect(results: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> list[Row]:
+def collect(results: Iterable[Cell]) -> list[Row]:
     """Groups (spec, result) pairs that differ in nothing but the seed."""
-    groups: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-    for spec, result in results:
-        groups.setdefault(json.dumps({**spec, "seed": None}, sort_keys=True), []).append(
-            (spec, result)
-        )
-    published = _published()
-    rows = [_row(members, published) for members in groups.values()]
+    paper = _published()
+    rows = [_row(members, paper) for members in group_by_seed(results)]
     order = list(LABELS)
     return sorted(rows, key=lambda r: (r.maps, r.size, r.galaxies, order.index(r.method), str(r)))
 
 
-def _row(members: Sequence[tuple[dict[str, Any], dict[str, Any]]], published) -> Row:
-    members = sorted(members, key=lambda pair: pair[0]["seed"])
+def _row(members: Sequence[Cell], paper) -> Row:
     spec = members[0][0]
-    values = np.array([[_number(result[m]) for m in METRICS] for _, result in members])
+    values = np.array([[number(result[m]) for m in METRICS] for _, result in members])
     return Row(
         spec["method"],
         LABELS[spec["method"]],
@@ -81,32 +74,20 @@ def _row(members: Sequence[tuple[dict[str, Any], dict[str, Any]]], published) ->
         tuple(member["seed"] for member, _ in members),
         tuple(values.mean(axis=0)),
         tuple(values.std(axis=0)),
-        published.get(spec["method"]) if spec["maps"] == "challenge" else None,
+        paper.get(spec["method"]) if spec["maps"] == "challenge" else None,
     )
 
 
 def _published() -> dict[str, tuple[float, ...]]:
-    tables = json.loads((Path(__file__).parent / "paper" / "tables.json").read_text())
     return {
         row["method"]: tuple(row[metric]["mean"] for metric in METRICS)
-        for row in tables["weak_lensing"]
+        for row in published("weak_lensing")
     }
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
 def _cells(row: Row) -> list[str]:
-    texts = []
-    for index, digits in enumerate(DIGITS):
-        text = f"{row.mean[index]:.{digits}f}"
-        if len(row.seeds) > 1:
-            text += f" ± {row.std[index]:.{digits}f}"
-        if row.paper is not None:
-            text += f" ({row.paper[index]:.{digits}f})"
-        texts.append(text)
-    return texts
+    std = row.std if len(row.seeds) > 1 else None
+    return score_texts(row.mean, std, row.paper, DIGITS)
 
 
 def _title(row: Row) -> str:
@@ -155,7 +136,7 @@ def figure(store: Store) -> Any:
     order, named = list(LABELS), set()
     for cell in cells:
         method = cell["spec"]["method"]
-        history = [[_number(value) for value in point] for point in cell["result"]["history"]]
+        history = [[number(value) for value in point] for point in cell["result"]["history"]]
         score = np.array(history)[:, 1]
         label = None if method in named else LABELS[method]
         named.add(method)
