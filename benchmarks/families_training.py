@@ -17,7 +17,7 @@ from jax import Array, lax
 from benchmarks.families_problems import Problem
 from fisher8_jax import fisher8_nll
 from fisher8_jax.transforms import scale_by_kl_radius
-from fisher8_jax.transforms.recipe import LARGEST_RADIUS, TOTAL_DIVERGENCE, descend_within
+from fisher8_jax.transforms._recipe import LARGEST_RADIUS, TOTAL_DIVERGENCE, descend_within
 
 EVALUATE_EVERY = 5
 NUM_TRAIN, NUM_TEST, BATCH_SIZE, WIDTH = 65536, 4096, 512, 64

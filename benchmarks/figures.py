@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from fisher8_jax import Gaussian
 from fisher8_jax.plots import plot_fit, plot_training_map
-from fisher8_jax.plots.pareto import plot_pareto_panels
+from fisher8_jax.plots._pareto import plot_pareto_panels
 
 
 def pareto_figure(panels: Mapping[str, Mapping[str, np.ndarray]]) -> bytes:

@@ -14,7 +14,7 @@ from jax import Array
 
 from fisher8_jax import Family, Gaussian
 from fisher8_jax.losses import make_objective
-from fisher8_jax.losses.objective import Objective
+from fisher8_jax.losses._objective import Objective
 
 Link = Callable[..., Family]
 

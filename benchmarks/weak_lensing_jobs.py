@@ -38,8 +38,8 @@ from benchmarks.weak_lensing_plan import Budget, Job
 from benchmarks.workers import Report
 from fisher8_jax import Gaussian
 from fisher8_jax.metrics import coverage, nll, rmse
-from fisher8_jax.metrics.intervals import ONE_SIGMA
-from fisher8_jax.metrics.likelihood import weak_lensing_score
+from fisher8_jax.metrics._intervals import ONE_SIGMA
+from fisher8_jax.metrics._likelihood import weak_lensing_score
 
 _softplus_variance = functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
 

@@ -32,8 +32,8 @@ from fisher8_jax._numerics import (
     l2_norm,
     materialize,
 )
-from fisher8_jax.families.contract import Family, array_fields
-from fisher8_jax.families.masking import expand_like, hide_outside, zero_outside
+from fisher8_jax.families._contract import Family, array_fields
+from fisher8_jax.families._masking import expand_like, hide_outside, zero_outside
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 Tree = TypeVar("Tree")

@@ -12,7 +12,7 @@ from jax import Array, lax
 from fisher8_jax._checks import check_targets
 from fisher8_jax._trees import register_tree
 from fisher8_jax.metrics._crps import crowded_nodes
-from fisher8_jax.metrics.predictive import Predictive, is_finite
+from fisher8_jax.metrics._predictive import Predictive, is_finite
 
 # Nodes in every step of the map; the std of a Gaussian is then right to 1e-5 with 40 steps.
 _NODES = 12

@@ -1,11 +1,11 @@
 """What happens inside training: local variances, gradient readouts and the doctor."""
 
-from fisher8_jax.diagnostics._along_training import along_training as along_training
 from fisher8_jax.diagnostics._doctor import doctor as doctor
-from fisher8_jax.diagnostics.jacobian_variance import (
+from fisher8_jax.diagnostics._jacobian_variance import (
     local_jacobian_variance as local_jacobian_variance,
 )
-from fisher8_jax.diagnostics.kl_variance import local_kl_variance as local_kl_variance
-from fisher8_jax.diagnostics.record import TrainingRecord as TrainingRecord
-from fisher8_jax.diagnostics.trust_radius import batch_kl as batch_kl
-from fisher8_jax.diagnostics.trust_radius import batch_kl_bound as batch_kl_bound
+from fisher8_jax.diagnostics._kl_variance import local_kl_variance as local_kl_variance
+from fisher8_jax.diagnostics._record import TrainingRecord as TrainingRecord
+from fisher8_jax.diagnostics._snapshots import along_training as along_training
+from fisher8_jax.diagnostics._trust_radius import batch_kl as batch_kl
+from fisher8_jax.diagnostics._trust_radius import batch_kl_bound as batch_kl_bound

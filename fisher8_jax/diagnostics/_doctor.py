@@ -11,14 +11,14 @@ from jax.scipy.special import ndtr, ndtri
 
 from fisher8_jax._checks import check_mask, check_targets
 from fisher8_jax.diagnostics._checks import check_fraction, check_has_batch
+from fisher8_jax.diagnostics._findings import Diagnosis, Finding, sorted_by_severity
 from fisher8_jax.diagnostics._prediction_rules import PREDICTION_RULES, Predictions
+from fisher8_jax.diagnostics._record import TrainingRecord
 from fisher8_jax.diagnostics._saturation_rules import check_saturation
 from fisher8_jax.diagnostics._statistics import Thresholds
 from fisher8_jax.diagnostics._training_rules import CAUSE_RULES, TRAINING_RULES
-from fisher8_jax.diagnostics.findings import Diagnosis, Finding, sorted_by_severity
-from fisher8_jax.diagnostics.record import TrainingRecord
-from fisher8_jax.metrics.predictive import Predictive, is_finite, standardize, widen
-from fisher8_jax.metrics.predictive import log_variance as log_variance_of
+from fisher8_jax.metrics._predictive import Predictive, is_finite, standardize, widen
+from fisher8_jax.metrics._predictive import log_variance as log_variance_of
 
 
 def doctor(

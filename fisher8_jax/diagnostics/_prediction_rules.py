@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._statistics import (
     Thresholds,
     chi_square_tail,
@@ -15,7 +16,6 @@ from fisher8_jax.diagnostics._statistics import (
     normal_score,
     scaling_gain,
 )
-from fisher8_jax.diagnostics.findings import Finding
 
 # Points per group and number of groups when calibration is compared across predicted variances.
 _GROUP_SIZE, _MOST_GROUPS = 40, 5

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
+from fisher8_jax.diagnostics._findings import Finding
+from fisher8_jax.diagnostics._record import TrainingRecord
 from fisher8_jax.diagnostics._statistics import Thresholds
-from fisher8_jax.diagnostics.findings import Finding
-from fisher8_jax.diagnostics.record import TrainingRecord
 
 _MARGIN = 0.01  # one per cent of the variance
 

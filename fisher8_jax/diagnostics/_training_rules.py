@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
+from fisher8_jax.diagnostics._findings import Finding
+from fisher8_jax.diagnostics._record import TrainingRecord
 from fisher8_jax.diagnostics._statistics import Thresholds, part_means, split_by_distance
-from fisher8_jax.diagnostics.findings import Finding
-from fisher8_jax.diagnostics.record import TrainingRecord
 
 # Loss curves are compared by tenths of the way, of at least four steps each.
 _PARTS, _FEWEST_STEPS = 10, 40

@@ -8,4 +8,4 @@ except ImportError as error:
         "`pip install 'fisher8_jax[estimator]'`."
     ) from error
 
-from fisher8_jax.estimator.regressor import Fisher8Regressor as Fisher8Regressor
+from fisher8_jax.estimator._regressor import Fisher8Regressor as Fisher8Regressor

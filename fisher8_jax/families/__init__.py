@@ -1,30 +1,30 @@
 """Likelihoods in unconstrained coordinates, one file each; `gaussian.py` is the one to imitate."""
 
-from fisher8_jax.families.bernoulli import Bernoulli as Bernoulli
-from fisher8_jax.families.beta import Beta as Beta
-from fisher8_jax.families.categorical import Categorical as Categorical
-from fisher8_jax.families.censoring import censored_nll as censored_nll
-from fisher8_jax.families.contract import Family as Family
-from fisher8_jax.families.declared import declare_family as declare_family
-from fisher8_jax.families.gamma import Gamma as Gamma
-from fisher8_jax.families.gaussian import Gaussian as Gaussian
-from fisher8_jax.families.gaussian_mixture import GaussianMixture as GaussianMixture
-from fisher8_jax.families.laplace import Laplace as Laplace
-from fisher8_jax.families.log_normal import LogNormal as LogNormal
-from fisher8_jax.families.low_rank_gaussian import LowRankGaussian as LowRankGaussian
-from fisher8_jax.families.multivariate_gaussian import (
+from fisher8_jax.families._bernoulli import Bernoulli as Bernoulli
+from fisher8_jax.families._beta import Beta as Beta
+from fisher8_jax.families._categorical import Categorical as Categorical
+from fisher8_jax.families._censoring import censored_nll as censored_nll
+from fisher8_jax.families._contract import Family as Family
+from fisher8_jax.families._declared import declare_family as declare_family
+from fisher8_jax.families._gamma import Gamma as Gamma
+from fisher8_jax.families._gaussian import Gaussian as Gaussian
+from fisher8_jax.families._gaussian_mixture import GaussianMixture as GaussianMixture
+from fisher8_jax.families._laplace import Laplace as Laplace
+from fisher8_jax.families._log_normal import LogNormal as LogNormal
+from fisher8_jax.families._low_rank_gaussian import LowRankGaussian as LowRankGaussian
+from fisher8_jax.families._multivariate_gaussian import (
     MultivariateGaussian as MultivariateGaussian,
 )
-from fisher8_jax.families.negative_binomial import NegativeBinomial as NegativeBinomial
-from fisher8_jax.families.nodes import half_line as half_line
-from fisher8_jax.families.nodes import real_line as real_line
-from fisher8_jax.families.nodes import unit_interval as unit_interval
-from fisher8_jax.families.nodes import whole_numbers as whole_numbers
-from fisher8_jax.families.poisson import Poisson as Poisson
-from fisher8_jax.families.student_t import StudentT as StudentT
-from fisher8_jax.families.student_t_learned_df import StudentTLearnedDf as StudentTLearnedDf
-from fisher8_jax.families.von_mises import VonMises as VonMises
-from fisher8_jax.families.weibull import Weibull as Weibull
-from fisher8_jax.families.zero_inflated_poisson import (
+from fisher8_jax.families._negative_binomial import NegativeBinomial as NegativeBinomial
+from fisher8_jax.families._nodes import half_line as half_line
+from fisher8_jax.families._nodes import real_line as real_line
+from fisher8_jax.families._nodes import unit_interval as unit_interval
+from fisher8_jax.families._nodes import whole_numbers as whole_numbers
+from fisher8_jax.families._poisson import Poisson as Poisson
+from fisher8_jax.families._student_t import StudentT as StudentT
+from fisher8_jax.families._student_t_learned_df import StudentTLearnedDf as StudentTLearnedDf
+from fisher8_jax.families._von_mises import VonMises as VonMises
+from fisher8_jax.families._weibull import Weibull as Weibull
+from fisher8_jax.families._zero_inflated_poisson import (
     ZeroInflatedPoisson as ZeroInflatedPoisson,
 )

@@ -5,12 +5,12 @@ element; reduction is the caller's line. `LOSSES` finds them by name. `make_obje
 them for a training loop, with the state, randomness and penalty that some need and most do not.
 """
 
-from fisher8_jax.losses.beta_nll import beta_nll as beta_nll
-from fisher8_jax.losses.collier import collier as collier
-from fisher8_jax.losses.faithful import faithful as faithful
-from fisher8_jax.losses.gaussian_nll import gaussian_nll as gaussian_nll
-from fisher8_jax.losses.objective import LOSSES as LOSSES
-from fisher8_jax.losses.objective import make_objective as make_objective
-from fisher8_jax.losses.soft_bounds import soft_bounds_penalty as soft_bounds_penalty
-from fisher8_jax.losses.trustable import trustable as trustable
-from fisher8_jax.losses.wong_toi import wong_toi as wong_toi
+from fisher8_jax.losses._beta_nll import beta_nll as beta_nll
+from fisher8_jax.losses._collier import collier as collier
+from fisher8_jax.losses._faithful import faithful as faithful
+from fisher8_jax.losses._gaussian_nll import gaussian_nll as gaussian_nll
+from fisher8_jax.losses._objective import LOSSES as LOSSES
+from fisher8_jax.losses._objective import make_objective as make_objective
+from fisher8_jax.losses._soft_bounds import soft_bounds_penalty as soft_bounds_penalty
+from fisher8_jax.losses._trustable import trustable as trustable
+from fisher8_jax.losses._wong_toi import wong_toi as wong_toi

@@ -1,11 +1,11 @@
 """Scores of predicted distributions: arrays in, arrays out; `evaluate` gives all of them."""
 
+from fisher8_jax.metrics._bootstrap import Bootstrap as Bootstrap
+from fisher8_jax.metrics._calibration_error import ece as ece
+from fisher8_jax.metrics._calibration_error import pit as pit
 from fisher8_jax.metrics._crps import crps as crps
 from fisher8_jax.metrics._evaluate import evaluate as evaluate
-from fisher8_jax.metrics.bootstrap import Bootstrap as Bootstrap
-from fisher8_jax.metrics.calibration_error import ece as ece
-from fisher8_jax.metrics.calibration_error import pit as pit
-from fisher8_jax.metrics.intervals import coverage as coverage
-from fisher8_jax.metrics.likelihood import nll as nll
-from fisher8_jax.metrics.point import mae as mae
-from fisher8_jax.metrics.point import rmse as rmse
+from fisher8_jax.metrics._intervals import coverage as coverage
+from fisher8_jax.metrics._likelihood import nll as nll
+from fisher8_jax.metrics._point import mae as mae
+from fisher8_jax.metrics._point import rmse as rmse

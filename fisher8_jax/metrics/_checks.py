@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fisher8_jax.metrics.predictive import Predictive
+from fisher8_jax.metrics._predictive import Predictive
 
 Axis = int | tuple[int, ...] | None
 

@@ -19,10 +19,10 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.special import erf
 
-from fisher8_jax.families.gaussian import Gaussian
+from fisher8_jax.families._gaussian import Gaussian
 from fisher8_jax.metrics._checks import Axis, check_scalar
+from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.metrics._reduction import Points, Statistic, plain_mean, prepare, reduce
-from fisher8_jax.metrics.predictive import Predictive
 
 # Nodes on either side of the target. The error is then below 3e-7 standard deviations for a
 # Gaussian and below 7e-6 scales for a Laplace distribution, whose quantile function has a kink.

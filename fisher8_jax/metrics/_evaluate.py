@@ -7,33 +7,33 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax.metrics._checks import Axis, check_count, check_levels
-from fisher8_jax.metrics._crps import crps_statistic
-from fisher8_jax.metrics._reduction import Points, Statistic, count, prepare, row_sums
-from fisher8_jax.metrics.bootstrap import Bootstrap, bootstrap_bounds
-from fisher8_jax.metrics.calibration_error import (
+from fisher8_jax.metrics._bootstrap import Bootstrap, bootstrap_bounds
+from fisher8_jax.metrics._calibration_error import (
     PIT_BINS,
     QUANTILE_LEVELS,
     ece_from_shares,
     pit_statistic,
     quantile_statistic,
 )
-from fisher8_jax.metrics.evaluation import Evaluation
-from fisher8_jax.metrics.intervals import (
+from fisher8_jax.metrics._checks import Axis, check_count, check_levels
+from fisher8_jax.metrics._crps import crps_statistic
+from fisher8_jax.metrics._evaluation import Evaluation
+from fisher8_jax.metrics._intervals import (
     INTERVAL_LEVELS,
     central_interval,
     coverage_statistic,
     interval_score_statistic,
     width_statistic,
 )
-from fisher8_jax.metrics.likelihood import (
+from fisher8_jax.metrics._likelihood import (
     mean_z_squared_statistic,
     nll_statistic,
     sharpness_statistic,
     weak_lensing_statistic,
 )
-from fisher8_jax.metrics.point import mae_statistic, rmse_statistic
-from fisher8_jax.metrics.predictive import Predictive
+from fisher8_jax.metrics._point import mae_statistic, rmse_statistic
+from fisher8_jax.metrics._predictive import Predictive
+from fisher8_jax.metrics._reduction import Points, Statistic, count, prepare, row_sums
 
 
 def evaluate(

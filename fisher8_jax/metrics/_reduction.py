@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from fisher8_jax._checks import check_mask, check_targets
 from fisher8_jax.metrics._checks import Axis, check_predictive, check_reduced_axes, check_scalar
-from fisher8_jax.metrics.predictive import Predictive, is_finite, standardize, widen
+from fisher8_jax.metrics._predictive import Predictive, is_finite, standardize, widen
 
 
 class Statistic(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fisher8_jax._checks import check_mask, check_targets
-from fisher8_jax.metrics.predictive import Predictive
+from fisher8_jax.metrics._predictive import Predictive
 
 
 def check_one_target(dist: Predictive) -> int:

@@ -1,6 +1,6 @@
 """Optax transformations: the length of a step measured on the predictions."""
 
-from fisher8_jax.transforms.guards import BestParams as BestParams
-from fisher8_jax.transforms.guards import track_average as track_average
-from fisher8_jax.transforms.kl_radius import scale_by_kl_radius as scale_by_kl_radius
-from fisher8_jax.transforms.recipe import fisher8_optimizer as fisher8_optimizer
+from fisher8_jax.transforms._averaging import BestParams as BestParams
+from fisher8_jax.transforms._averaging import track_average as track_average
+from fisher8_jax.transforms._kl_radius import scale_by_kl_radius as scale_by_kl_radius
+from fisher8_jax.transforms._recipe import fisher8_optimizer as fisher8_optimizer

@@ -17,7 +17,7 @@ import pytest
 
 from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import TargetScaler, load_artifact, save_artifact
-from fisher8_jax.artifacts.archive import ArtifactError
+from fisher8_jax.artifacts._archive import ArtifactError
 from fisher8_jax.calibration import VarianceScaling
 
 TREES = {

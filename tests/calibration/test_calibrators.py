@@ -13,7 +13,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
-from fisher8_jax.metrics import likelihood
+from fisher8_jax.metrics import _likelihood as likelihood
 
 
 def overconfident(n, targets=2, seed=0, dtype=jnp.float64, worst=3.0):

@@ -7,9 +7,9 @@ import scipy.stats
 
 from fisher8_jax import Gaussian
 from fisher8_jax.diagnostics import TrainingRecord, doctor
+from fisher8_jax.diagnostics._findings import Diagnosis, Finding
 from fisher8_jax.diagnostics._statistics import chi_square_tail, normal_score
-from fisher8_jax.diagnostics.findings import Diagnosis, Finding
-from fisher8_jax.families.contract import Family, family
+from fisher8_jax.families._contract import Family, family
 
 
 def right_predictions(number, seed=0, spread=0.5):

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics.gradients import (
+from fisher8_jax.diagnostics._gradients import (
     mean_to_scale_ratio,
     saturated_share,
     top_gradient_share,

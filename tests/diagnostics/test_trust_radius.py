@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian, batch_kl, batch_kl_bound, fisher8_nll
-from fisher8_jax.diagnostics.trust_radius import quadratic_batch_kl, step_between
+from fisher8_jax.diagnostics._trust_radius import quadratic_batch_kl, step_between
 
 RNG = np.random.default_rng(0)
 DIST = Gaussian(*(jnp.asarray(RNG.normal(size=(16, 2))) for _ in range(2)))

@@ -11,7 +11,7 @@ import pytest
 
 from fisher8_jax import fisher8
 from fisher8_jax.ensembles import init_members, mc_dropout, predict_members, train_members
-from fisher8_jax.ensembles.members import stack_members, take_member
+from fisher8_jax.ensembles._members import stack_members, take_member
 from fisher8_jax.heads.linen import DistributionHead
 
 OPTIMIZER = optax.adam(0.01)

@@ -8,7 +8,7 @@ from scipy import integrate, optimize, stats
 
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.ensembles import Mixture
-from fisher8_jax.ensembles.members import stack_members
+from fisher8_jax.ensembles._members import stack_members
 
 MEANS = np.array([[-1.0, 0.0, 2.0, 5.0], [0.5, 0.0, 2.5, -5.0], [0.2, 0.1, 9.0, 0.0]])
 STDS = np.array([[0.5, 1.0, 0.2, 1.0], [1.5, 1.0, 0.1, 2.0], [0.7, 1.1, 3.0, 0.1]])

@@ -9,7 +9,7 @@ import numpy as np
 
 from fisher8_jax import fisher8, fisher8_nll
 from fisher8_jax._numerics import materialize
-from fisher8_jax.families.contract import Family, array_fields
+from fisher8_jax.families._contract import Family, array_fields
 from tests.families.table import CASES, Case
 
 KL_STEP = 1e-3

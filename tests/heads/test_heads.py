@@ -7,7 +7,7 @@ import pytest
 
 from fisher8_jax import Gaussian, fisher8
 from fisher8_jax.heads import family_link, initial_outputs
-from fisher8_jax.heads.links import LINKS, Link
+from fisher8_jax.heads._links import LINKS, Link
 from tests.heads.cases import FEATURES, HEADS
 
 both = pytest.mark.parametrize("make", HEADS.values(), ids=HEADS)

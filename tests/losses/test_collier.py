@@ -9,7 +9,7 @@ import scipy.stats
 
 from fisher8_jax import Gaussian
 from fisher8_jax.losses import collier
-from fisher8_jax.losses.collier import collier_predictive
+from fisher8_jax.losses._collier import collier_predictive
 
 TAU = 0.5
 MEAN, S = np.array([0.0, 0.3, -1.0, 2.0]), np.array([0.0, -1.0, 0.5, 1.0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian
-from fisher8_jax.families.contract import Family, family, natural_score_by_autodiff
+from fisher8_jax.families._contract import Family, family, natural_score_by_autodiff
 from fisher8_jax.losses import LOSSES, make_objective
 
 NAMES = tuple(LOSSES)

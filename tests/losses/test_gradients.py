@@ -8,9 +8,9 @@ import scipy.stats
 
 from fisher8_jax import Gaussian, fisher8_nll
 from fisher8_jax.losses import beta_nll, faithful, gaussian_nll
-from fisher8_jax.losses.natural_gradient import natural_gradient
-from fisher8_jax.losses.natural_nll import natural_nll
-from fisher8_jax.losses.unit_variance import unit_variance
+from fisher8_jax.losses._natural_gradient import natural_gradient
+from fisher8_jax.losses._natural_nll import natural_nll
+from fisher8_jax.losses._unit_variance import unit_variance
 
 RNG = np.random.default_rng(1)
 MEAN, S, Y = RNG.normal(size=(3, 7, 2))

@@ -9,8 +9,8 @@ import pytest
 
 from fisher8_jax import Gaussian
 from fisher8_jax.losses import LOSSES
-from fisher8_jax.losses.summary import LEGEND, ROWS, summary_table
-from fisher8_jax.losses.trustable import natural_target
+from fisher8_jax.losses._summary import LEGEND, ROWS, summary_table
+from fisher8_jax.losses._trustable import natural_target
 
 PAGE = Path(__file__).parents[2] / "docs" / "losses.md"
 RNG = np.random.default_rng(7)

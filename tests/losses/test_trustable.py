@@ -7,7 +7,7 @@ import pytest
 
 from fisher8_jax import Gaussian
 from fisher8_jax.losses import trustable
-from fisher8_jax.losses.trustable import (
+from fisher8_jax.losses._trustable import (
     gather_references,
     init_references,
     natural_target,

@@ -7,8 +7,8 @@ import pytest
 
 from fisher8_jax import Gaussian
 from fisher8_jax.losses import make_objective, wong_toi
-from fisher8_jax.losses.unit_variance import unit_variance
-from fisher8_jax.losses.wong_toi import GAMMA_GRID, rho_on_search_line, wong_toi_penalty
+from fisher8_jax.losses._unit_variance import unit_variance
+from fisher8_jax.losses._wong_toi import GAMMA_GRID, rho_on_search_line, wong_toi_penalty
 
 RNG = np.random.default_rng(5)
 MEAN, S, Y = RNG.normal(size=(3, 12))

@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from fisher8_jax import Gaussian, metrics
-from fisher8_jax.metrics import bootstrap as bootstrap_module
-from fisher8_jax.metrics.bootstrap import draw_counts
+from fisher8_jax.metrics import _bootstrap as bootstrap_module
+from fisher8_jax.metrics._bootstrap import draw_counts
 
 
 def overconfident(n, targets=2, seed=0, dtype=jnp.float64):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian, metrics
-from fisher8_jax.metrics import likelihood
+from fisher8_jax.metrics import _likelihood as likelihood
 
 NAMES = (
     "rmse",

@@ -13,7 +13,9 @@ import scipy.stats
 import scoringrules
 
 from fisher8_jax import Gaussian, metrics
-from fisher8_jax.metrics import calibration_error, intervals, likelihood
+from fisher8_jax.metrics import _calibration_error as calibration_error
+from fisher8_jax.metrics import _intervals as intervals
+from fisher8_jax.metrics import _likelihood as likelihood
 from fisher8_jax.metrics._crps import crps_by_quadrature, gaussian_crps
 from tests.metrics.laplace_predictive import Laplace
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 
 from fisher8_jax import Gaussian, plots
-from fisher8_jax.plots import _style, geometry, pareto
+from fisher8_jax.plots import _geometry, _pareto, _style
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +46,9 @@ ONE_AXES = {
     ),
 }
 MANY_AXES = {
-    "plot_geometry": (lambda **kw: geometry.plot_geometry(**kw), (2, 3)),
+    "plot_geometry": (lambda **kw: _geometry.plot_geometry(**kw), (2, 3)),
     "plot_pareto_panels": (
-        lambda **kw: pareto.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": RUNS}}, **kw),
+        lambda **kw: _pareto.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": RUNS}}, **kw),
         (2,),
     ),
 }
@@ -56,7 +56,7 @@ MANY_AXES = {
 
 PLOTS = {
     name: function
-    for module in (plots, geometry, pareto)
+    for module in (plots, _geometry, _pareto)
     for name, function in vars(module).items()
     if name.startswith("plot_")
 }
@@ -215,7 +215,7 @@ def test_training_map_takes_unsorted_inputs_and_blanks_zeros():
 
 def test_fisher_steps_have_equal_quadratic_divergence_and_the_circle_the_same_mean():
     mean, log_variance, max_kl = 0.3, -1.2, 0.07
-    circle, ellipse = geometry.geometry_steps(log_variance, max_kl=max_kl)
+    circle, ellipse = _geometry.geometry_steps(log_variance, max_kl=max_kl)
     fisher = np.diag([np.exp(-log_variance), 0.5])
 
     def divergence(steps):
@@ -225,7 +225,7 @@ def test_fisher_steps_have_equal_quadratic_divergence_and_the_circle_the_same_me
     np.testing.assert_allclose(np.linalg.norm(circle, axis=1), np.linalg.norm(circle[0]))
     np.testing.assert_allclose(divergence(circle).mean(), max_kl, rtol=1e-12)
 
-    axes = geometry.plot_geometry(mean, log_variance, max_kl=max_kl)
+    axes = _geometry.plot_geometry(mean, log_variance, max_kl=max_kl)
     start = scipy.stats.norm(mean, np.exp(log_variance / 2))
     for row, steps in zip(axes, (circle, ellipse), strict=True):
         for bar, step in zip(row[2].containers[0], steps, strict=True):
@@ -276,4 +276,4 @@ def test_errors_name_the_argument_and_the_fix(points):
     with pytest.raises(ValueError, match=r"`values` must have shape \(snapshots, points\)"):
         plots.plot_training_map(np.zeros((2, 3)), np.zeros(2), np.zeros(3))
     with pytest.raises(ValueError, match=r"`max_kl` must be positive, got 0"):
-        geometry.plot_geometry(max_kl=0)
+        _geometry.plot_geometry(max_kl=0)

@@ -8,9 +8,9 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from fisher8_jax import Family, Gaussian
-from fisher8_jax.families.contract import family
+from fisher8_jax.families._contract import family
 from fisher8_jax.transforms import scale_by_kl_radius
-from fisher8_jax.transforms.kl_radius import KLRadiusState
+from fisher8_jax.transforms._kl_radius import KLRadiusState
 from tests.transforms.network import exact_kl, fisher8_gradients, make_batch, make_params, network
 
 

@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 from fisher8_jax.transforms import fisher8_optimizer, scale_by_kl_radius
-from fisher8_jax.transforms.recipe import default_max_kl
+from fisher8_jax.transforms._recipe import default_max_kl
 from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
 
 

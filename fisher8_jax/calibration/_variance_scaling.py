@@ -1,0 +1,92 @@
+"""One factor on every predicted variance of a target."""
+
+import dataclasses
+from typing import Self, TypeVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax._trees import register_tree
+from fisher8_jax.calibration._checks import check_calibrated_shape
+from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.metrics._checks import Axis
+from fisher8_jax.metrics._likelihood import mean_z_squared_statistic
+from fisher8_jax.metrics._predictive import Predictive
+from fisher8_jax.metrics._reduction import prepare, reduce
+
+SomePredictive = TypeVar("SomePredictive", bound=Predictive)
+
+
+@register_tree
+@dataclasses.dataclass(frozen=True)
+class VarianceScaling:
+    """Multiplies every predicted variance by `factor`, one number per target; means stay.
+
+    Args:
+        factor: the shape of the predictions, with length 1 on the axes of the examples.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> held_out = Gaussian(jnp.zeros(2), jnp.zeros(2))
+        >>> calibrator = VarianceScaling.fit(held_out, jnp.array([-2.0, 2.0]))
+        >>> calibrator.factor
+        Array([4.], dtype=float32)
+        >>> round(float(calibrator.apply(Gaussian(jnp.zeros(5), jnp.zeros(5))).variance[0]), 4)
+        4.0
+
+    Reference:
+        Laves, Ihler, Fast, Kahrs and Ortmaier, Well-calibrated regression uncertainty in medical
+        imaging with deep learning, MIDL 2020 (sigma scaling).
+    """
+
+    factor: Array
+
+    @classmethod
+    def fit(
+        cls,
+        dist: Predictive,
+        targets: Array,
+        *,
+        axis: Axis = 0,
+        where: Array | None = None,
+    ) -> Self:
+        """The factor `mean(z^2)` of held-out predictions, which minimises the Gaussian NLL.
+
+        For other families it is the factor that makes the variance right on average.
+
+        Args:
+            dist: predictions on data that the network was not trained on.
+            targets: the observed values.
+            axis: the axis or axes of the examples; every other coordinate gets its own factor.
+            where: boolean, False for padding and missing targets.
+
+        Returns:
+            The calibrator; its factor is nan without any point or with a non-finite prediction.
+        """
+        points = prepare(dist, targets, where, axis)
+        factor = reduce(points, mean_z_squared_statistic(points))
+        return cls(jnp.expand_dims(factor, points.axes))
+
+    def apply(self, dist: SomePredictive) -> SomePredictive:
+        """`dist` with the scaled variance, of the same class.
+
+        Args:
+            dist: new predictions of the same model, with any number of examples.
+
+        Returns:
+            A Gaussian with a shifted log-variance; for another family
+            `dist.unscale((1 - root) * mean, root)` with `root = sqrt(factor)`.
+        """
+        factor = check_calibrated_shape("factor", self.factor, dist.batch_shape)
+        if isinstance(dist, Gaussian):
+            log_factor = jnp.log(factor).astype(dist.log_variance.dtype)
+            return dataclasses.replace(dist, log_variance=dist.log_variance + log_factor)
+        unscale = getattr(dist, "unscale", None)
+        if unscale is None:
+            raise TypeError(
+                f"{type(dist).__name__} has no method `unscale(shift, scale)`, so its variance "
+                "cannot be scaled around its mean. Use `IsotonicPIT` or `SplitConformal`."
+            )
+        root = jnp.sqrt(factor)
+        return unscale((1 - root) * dist.mean, root)

@@ -1,0 +1,145 @@
+"""Members of an ensemble side by side: stacked trees and one `vmap`.
+
+Everything of one member (parameters, optimiser state, key) is a tree; an ensemble is the same tree
+with the members as first axis of every leaf. A function of one member becomes one of all by
+`jax.vmap`, so a training loop written for one network trains an ensemble unchanged.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from fisher8_jax.ensembles._checks import check_count
+from fisher8_jax.ensembles._mixture import Mixture
+from fisher8_jax.families._contract import Family
+
+Tree = TypeVar("Tree")
+Batch = TypeVar("Batch")
+
+
+def init_members(init: Callable[[Array], Tree], key: Array, members: int) -> Tree:
+    """`init(key)` for each of `members` keys split from `key`, stacked.
+
+    Args:
+        init: the state of one member from a key.
+        key: a key of `jax.random`.
+        members: how many.
+
+    Returns:
+        One tree whose leaves have the members as first axis.
+
+    Example:
+        >>> import jax
+        >>> params = init_members(lambda key: jax.random.normal(key, (3,)), jax.random.key(0), 5)
+        >>> params.shape
+        (5, 3)
+    """
+    return jax.vmap(init)(jax.random.split(key, check_count("members", members)))
+
+
+def train_members(
+    step: Callable[[Tree, Batch], tuple[Tree, Any]],
+    states: Tree,
+    batches: Batch,
+    *,
+    shared_batches: bool = True,
+) -> tuple[Tree, Any]:
+    """Trains all members: `scan` over steps, `vmap` over members.
+
+    Args:
+        step: one training step of one member, `(state, batch) -> (state, readout)`.
+        states: stacked states, as `init_members` returns them.
+        batches: one batch per step along the first axis of every leaf.
+        shared_batches: True gives every member the same batches; False expects a second axis with
+            one batch per member.
+
+    Returns:
+        The trained states, and the readouts with axes (steps, members, ...).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> step = lambda state, batch: (state + batch, state)
+        >>> states, seen = train_members(step, jnp.array([0.0, 10.0]), jnp.array([1.0, 2.0]))
+        >>> states, seen.shape
+        (Array([ 3., 13.], dtype=float32), (2, 2))
+    """
+    if len(jax.tree.leaves(states)[0]) == 1:
+        # An axis of length 1 changes how XLA sums; one member must train as it does alone.
+        own = batches if shared_batches else jax.tree.map(lambda leaf: leaf[:, 0], batches)
+        state, readouts = lax.scan(step, take_member(states, 0), own)
+        return _with_axis(state, 0), _with_axis(readouts, 1)
+    of_all = jax.vmap(step, in_axes=(0, None if shared_batches else 0))
+    return lax.scan(of_all, states, batches)
+
+
+def predict_members(predict: Callable[[Any, Array], Family], params: Any, inputs: Array) -> Mixture:
+    """The predictive mixture of stacked `params`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> predict = lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x))
+        >>> predict_members(predict, jnp.array([1.0, 3.0]), jnp.array([1.0, 2.0])).mean
+        Array([2., 4.], dtype=float32)
+    """
+    if len(jax.tree.leaves(params)[0]) == 1:
+        return Mixture(_with_axis(predict(take_member(params, 0), inputs), 0))
+    return Mixture(jax.vmap(predict, in_axes=(0, None))(params, inputs))
+
+
+def mc_dropout(predict: Callable[[Array], Family], key: Array, samples: int) -> Mixture:
+    """The mixture of `samples` forward passes with dropout left on.
+
+    Args:
+        predict: the distribution predicted with the dropout masks that a key draws.
+        key: a key of `jax.random`.
+        samples: how many passes.
+
+    Returns:
+        A mixture, as of an ensemble with `samples` members.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> def predict(key):
+        ...     mean = 2.0 * jax.random.bernoulli(key, 0.5, (4,))
+        ...     return Gaussian(mean, jnp.zeros(4))
+        >>> mc_dropout(predict, jax.random.key(0), 100).size
+        100
+
+    Reference:
+        Gal and Ghahramani, Dropout as a Bayesian approximation, ICML 2016.
+    """
+    return Mixture(init_members(predict, key, samples))
+
+
+def stack_members(trees: Sequence[Tree]) -> Tree:
+    """One tree with the given ones along a new first axis of every leaf.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> stack_members([{"w": jnp.zeros(3)}, {"w": jnp.ones(3)}])["w"].shape
+        (2, 3)
+    """
+    if not trees:
+        raise ValueError("`trees` must hold at least one member, got none.")
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def take_member(tree: Tree, index: int) -> Tree:
+    """One member of a stacked tree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> take_member({"w": jnp.arange(6.0).reshape(2, 3)}, 1)["w"]
+        Array([3., 4., 5.], dtype=float32)
+    """
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def _with_axis(tree: Tree, axis: int) -> Tree:
+    """`tree` with an axis for its only member."""
+    return jax.tree.map(lambda leaf: jnp.expand_dims(leaf, axis), tree)

@@ -1,0 +1,156 @@
+"""The predictive distribution of an ensemble: an equal mixture of its members' predictions."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.special import logsumexp
+
+from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._trees import register_tree
+from fisher8_jax.ensembles._checks import check_members, check_probability
+from fisher8_jax.families._contract import Family
+
+# Each halves the bracket: 64 reach the last bit of a float64 from any bracket of its own size.
+_BISECTIONS = {jnp.dtype(jnp.float32): 40, jnp.dtype(jnp.float64): 64}
+
+
+@register_tree
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """The equal mixture of distributions that are stacked along their first axis.
+
+    With one member every answer is that member's own, to the bit.
+
+    Args:
+        members: a distribution whose arrays have the members as first axis, as `jax.vmap` over
+            stacked parameters returns it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.ensembles import Mixture
+        >>> members = Gaussian(mean=jnp.array([[-1.0], [1.0]]), log_variance=jnp.zeros((2, 1)))
+        >>> mixture = Mixture(members)
+        >>> mixture.mean, mixture.aleatoric, mixture.epistemic
+        (Array([0.], dtype=float32), Array([1.], dtype=float32), Array([1.], dtype=float32))
+
+    Reference:
+        Lakshminarayanan et al., Simple and scalable predictive uncertainty estimation using deep
+        ensembles, NeurIPS 2017.
+    """
+
+    members: Family
+
+    @property
+    def size(self) -> int:
+        """The number of members."""
+        return check_members(self.members)
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape of the predictions, without the members."""
+        check_members(self.members)
+        return self.members.batch_shape[1:]
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one target."""
+        return self.members.event_shape
+
+    @property
+    def mean(self) -> Array:
+        """The mean of the members' means."""
+        check_members(self.members)
+        return jnp.mean(self.members.mean, axis=0)
+
+    @property
+    def aleatoric(self) -> Array:
+        """The mean of the members' variances: noise that more data would not remove."""
+        check_members(self.members)
+        return jnp.mean(self.members.variance, axis=0)
+
+    @property
+    def epistemic(self) -> Array:
+        """The variance of the members' means: what the members disagree about."""
+        check_members(self.members)
+        return jnp.var(self.members.mean, axis=0)
+
+    @property
+    def variance(self) -> Array:
+        """`aleatoric + epistemic`, the exact variance of the mixture."""
+        return self.aleatoric + self.epistemic
+
+    @property
+    def std(self) -> Array:
+        """The square root of `variance`."""
+        return (
+            self.one.std if self.size == 1 and hasattr(self.one, "std") else jnp.sqrt(self.variance)
+        )
+
+    @property
+    def one(self) -> Family:
+        """The first member."""
+        return self.member(0)
+
+    def member(self, index: int) -> Family:
+        """One member's own prediction."""
+        return jax.tree.map(lambda leaf: leaf[index], self.members)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`-log(mean over members of exp(-nll))`, one value per element."""
+        values = jax.vmap(lambda dist: dist.nll(targets, constant=constant))(self.members)
+        return math.log(self.size) - logsumexp(-values, axis=0)
+
+    def cdf(self, targets: Array) -> Array:
+        """The mean of the members' cdfs."""
+        check_members(self.members)
+        return jnp.mean(jax.vmap(lambda dist: dist.cdf(targets))(self.members), axis=0)
+
+    def quantile(self, probability: Array) -> Array:
+        """The value whose cdf is `probability`, by bisection between the members' quantiles.
+
+        Args:
+            probability: between 0 and 1; broadcasts against the batch.
+
+        Returns:
+            Quantiles of the shape that both have together, right to the last bits of their dtype.
+        """
+        check_probability(probability)
+        if self.size == 1:
+            return self.one.quantile(probability)
+        quantiles = jax.vmap(lambda dist: dist.quantile(probability))(self.members)
+        wide = at_least_float32(quantiles)
+        low, high = jnp.min(wide, axis=0), jnp.max(wide, axis=0)
+        level = jnp.broadcast_to(jnp.asarray(probability, wide.dtype), low.shape)
+
+        def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = bracket
+            middle = low + 0.5 * (high - low)
+            below = self._spread_cdf(middle) < level
+            return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+        low, high = lax.fori_loop(0, _BISECTIONS[wide.dtype], halve, (low, high))
+        # At 0 and 1 the bracket is infinite and the members agree on its end.
+        ends = (level <= 0) | (level >= 1)
+        return jnp.where(ends, jnp.max(wide, axis=0), high).astype(quantiles.dtype)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Independent draws of shape `sample_shape + batch_shape + event_shape`."""
+        size, (draw_key, pick_key) = self.size, jax.random.split(key)
+        keys = jax.random.split(draw_key, size)
+        draws = jax.vmap(lambda dist, key: dist.sample(key, sample_shape))(self.members, keys)
+        picked = jax.random.randint(pick_key, (*sample_shape, *self.batch_shape), 0, size)
+        picked = picked.reshape((1, *picked.shape) + (1,) * len(self.event_shape))
+        return jnp.take_along_axis(draws, picked, axis=0)[0]
+
+    def _spread_cdf(self, values: Array) -> Array:
+        """The cdf at values with more leading axes than the batch has."""
+        batch = self.batch_shape
+        extra = values.ndim - len(batch)
+        evaluate = self.cdf
+        for _ in range(extra):
+            evaluate = jax.vmap(evaluate)
+        return evaluate(jnp.broadcast_to(values, (*values.shape[:extra], *batch)))

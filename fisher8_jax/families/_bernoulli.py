@@ -1,0 +1,113 @@
+"""The Bernoulli distribution: yes or no, by its logit."""
+
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax._numerics import Scaled, multiply_by_exp
+from fisher8_jax.families._bisection import broadcast_probability
+from fisher8_jax.families._contract import ScalarFamily, family
+
+
+@family
+class Bernoulli(ScalarFamily):
+    """1 with probability `p = sigmoid(logit)`, else 0.
+
+    In the coordinate `logit` the Fisher information and its inverse are
+
+        F    = p (1 - p)
+        F^-1 = (1 + exp(logit)) (1 + exp(-logit))
+
+    so the natural gradient of the NLL is `1 + exp(logit)` for a target of 0 and
+    `-(1 + exp(-logit))` for a target of 1: confident mistakes weigh most.
+
+    Args:
+        logit: predicted log-odds. Targets between 0 and 1 are taken as soft labels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> Bernoulli(jnp.zeros(1)).nll(jnp.ones(1))
+        Array([0.6931472], dtype=float32)
+
+    Reference:
+        McCullagh and Nelder (1989), Generalized Linear Models, chapter 4.
+    """
+
+    logit: Array
+
+    support = "closed unit interval"
+
+    @property
+    def mean(self) -> Array:
+        """`sigmoid(logit)`."""
+        return jax.nn.sigmoid(self.logit)
+
+    @property
+    def variance(self) -> Array:
+        """`p (1 - p)`."""
+        return jax.nn.sigmoid(self.logit) * jax.nn.sigmoid(-self.logit)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`softplus(logit) - targets * logit`; inf outside [0, 1]."""
+        dist, targets = self.prepare(targets)
+        is_inside = (targets >= 0) & (targets <= 1)
+        targets = jnp.where(is_inside, targets, 0)
+        # Both terms are non-negative, so nothing cancels for confident predictions.
+        mistake = (1 - targets) * jax.nn.softplus(dist.logit)
+        return jnp.where(is_inside, mistake + targets * jax.nn.softplus(-dist.logit), jnp.inf)
+
+    def natural(self, cotangent: Self) -> Self:
+        """`d_logit / (p (1 - p))`."""
+        dist, cotangent = self.widen(), cotangent.widen()
+        return type(self)(multiply_by_exp(cotangent.logit, -_log_information(dist.logit)))
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """`(1 - targets)(1 + exp(logit)) - targets (1 + exp(-logit))`; nan outside [0, 1]."""
+        dist, targets = self.prepare(targets)
+        targets = jnp.where((targets >= 0) & (targets <= 1), targets, jnp.nan)
+        size = jnp.abs(dist.logit)
+        rest = jnp.exp(-size)
+        up, down = rest + jnp.exp(dist.logit - size), rest + jnp.exp(-dist.logit - size)
+        return {"logit": Scaled((1 - targets) * up - targets * down, size)}
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`p (1 - p) d_logit^2`."""
+        dist, tangent = self.widen(), tangent.widen()
+        return jnp.square(multiply_by_exp(tangent.logit, 0.5 * _log_information(dist.logit)))
+
+    def kl(self, other: Self) -> Array:
+        """`p (ln p - ln q) + (1 - p)(ln(1 - p) - ln(1 - q))`."""
+        p, q = self.widen(), other.widen()
+        yes = jax.nn.softplus(-q.logit) - jax.nn.softplus(-p.logit)
+        no = jax.nn.softplus(q.logit) - jax.nn.softplus(p.logit)
+        return jax.nn.sigmoid(p.logit) * yes + jax.nn.sigmoid(-p.logit) * no
+
+    def cdf(self, targets: Array) -> Array:
+        """0 below 0, `1 - p` from 0, 1 from 1."""
+        dist, targets = self.prepare(targets)
+        step = jnp.where(targets < 1, jax.nn.sigmoid(-dist.logit), 1)
+        return jnp.where(targets < 0, 0, step)
+
+    def quantile(self, probability: Array) -> Array:
+        """1 where `probability` exceeds `1 - p`, else 0."""
+        probability, logit = broadcast_probability(
+            probability, self.batch_shape, self.widen().logit
+        )
+        return (probability > jax.nn.sigmoid(-logit)).astype(logit.dtype)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Zeros and ones of the predictions' dtype."""
+        shape = (*sample_shape, *self.batch_shape)
+        chance = jnp.broadcast_to(self.mean, shape)
+        return jax.random.bernoulli(key, chance, shape).astype(self.logit.dtype)
+
+    def crps(self, targets: Array) -> Array:
+        """The Brier score `(p - targets)^2`, for targets 0 and 1."""
+        dist, targets = self.prepare(targets)
+        return jnp.square(dist.mean - targets)
+
+
+def _log_information(logit: Array) -> Array:
+    return jax.nn.log_sigmoid(logit) + jax.nn.log_sigmoid(-logit)

@@ -1,0 +1,228 @@
+"""Families by declaration: a log-density and a way to integrate make a working family.
+
+    Gumbel = declare_family(
+        "Gumbel",
+        parameters=("location", "log_scale"),
+        log_density=lambda y, location, log_scale: ...,
+        quadrature=lambda location, log_scale: real_line(location, jnp.exp(log_scale)),
+    )
+
+The Fisher information is the mean of the outer product of the scores, by the quadrature given or by
+Monte Carlo with a fixed seed, and its inverse is damped. That is slower than a closed form by the
+number of nodes, but right.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.linalg import cho_solve
+
+from fisher8_jax._checks import check_positive
+from fisher8_jax._numerics import Scaled
+from fisher8_jax.families._contract import (
+    ScalarFamily,
+    array_fields,
+    family,
+    natural_score_by_autodiff,
+)
+
+LogDensity = Callable[..., Array]
+Quadrature = Callable[..., tuple[Array, Array]]
+Sampler = Callable[..., Array]
+
+
+def declare_family(
+    name: str,
+    *,
+    parameters: tuple[str, ...],
+    log_density: LogDensity,
+    quadrature: Quadrature | None = None,
+    sampler: Sampler | None = None,
+    damping: float = 1e-6,
+    num_samples: int = 1024,
+) -> type["DeclaredFamily"]:
+    """A family class from a log-density and a sampler or a quadrature rule.
+
+    Args:
+        name: the name of the class.
+        parameters: the names of its fields, real numbers without bounds, all of the batch shape.
+        log_density: `log_density(y, **parameters)`, elementwise, normalised, in terms of
+            `jax.numpy`; -inf outside the support.
+        quadrature: `quadrature(**parameters) -> (nodes, weights)` with the nodes along a new first
+            axis, so that `sum(weights * f(nodes), 0)` approximates the integral (or the sum over
+            counts) of `f`. `real_line`, `half_line`, `unit_interval` and `whole_numbers` make them.
+        sampler: `sampler(key, shape, **parameters)`, draws of that shape, for parameters broadcast
+            to it. Without a quadrature its draws with a fixed seed stand for the distribution.
+        damping: what is added to the Fisher information before it is inverted, relative to its
+            diagonal. Monte Carlo with few draws wants more, about one over their number.
+        num_samples: the number of Monte Carlo draws when there is no quadrature.
+
+    Returns:
+        A class to be called with the parameters, as `Gaussian` is.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.families import declare_family, real_line
+        >>> def log_density(y, location, log_scale):
+        ...     z = (y - location) * jnp.exp(-log_scale)
+        ...     return -log_scale - z - jnp.exp(-z)
+        >>> Gumbel = declare_family(
+        ...     "Gumbel",
+        ...     parameters=("location", "log_scale"),
+        ...     log_density=log_density,
+        ...     quadrature=lambda location, log_scale: real_line(location, jnp.exp(log_scale)),
+        ... )
+        >>> Gumbel(jnp.zeros(1), jnp.zeros(1)).mean.round(4)  # Euler's constant
+        Array([0.5772], dtype=float32)
+    """
+    if quadrature is None and sampler is None:
+        raise ValueError(
+            "`declare_family` needs `quadrature` or `sampler` to compute the Fisher information, "
+            "got neither. For real targets pass for instance "
+            "`quadrature=lambda location, log_scale: real_line(location, jnp.exp(log_scale))`."
+        )
+    check_positive("damping", damping)
+    check_positive("num_samples", num_samples)
+    functions = {"_log_density": log_density, "_quadrature": quadrature, "_sampler": sampler}
+    body: dict[str, Any] = {
+        key: None if value is None else staticmethod(value) for key, value in functions.items()
+    }
+    body |= {"_damping": damping, "_num_samples": num_samples}
+    body["__annotations__"] = dict.fromkeys(parameters, Array)
+    body["__doc__"] = f"{name}({', '.join(parameters)}), a declared family."
+    return family(type(name, (DeclaredFamily,), body))
+
+
+class DeclaredFamily(ScalarFamily, abc.ABC):
+    """What every declared family answers, from its log-density and its nodes."""
+
+    _log_density: ClassVar[LogDensity]
+    _quadrature: ClassVar[Quadrature | None]
+    _sampler: ClassVar[Sampler | None]
+    _damping: ClassVar[float]
+    _num_samples: ClassVar[int]
+
+    def _fields(self) -> dict[str, Array]:
+        return {name: getattr(self, name) for name in array_fields(self)}
+
+    def _nodes(self) -> tuple[Array, Array]:
+        """Points along a new first axis and the probability that each stands for."""
+        fields = {k: lax.stop_gradient(v) for k, v in self.widen()._fields().items()}
+        if self._quadrature is not None:
+            nodes, weights = self._quadrature(**fields)
+            lead = {name: x[None] for name, x in fields.items()}
+            mass = weights * jnp.exp(self._log_density(nodes, **lead))
+            return nodes, jnp.where(weights == 0, 0, mass)
+        nodes = self.widen().sample(jax.random.key(0), (self._num_samples,))
+        return nodes, jnp.full_like(nodes, 1 / self._num_samples)
+
+    def _expect(self, values: Array, probabilities: Array) -> Array:
+        """The mean over nodes; one without probability may hold anything."""
+        return jnp.sum(jnp.where(probabilities == 0, 0, probabilities * values), axis=0)
+
+    @property
+    def mean(self) -> Array:
+        """The mean by the nodes."""
+        nodes, probabilities = self._nodes()
+        return self._expect(nodes, probabilities)
+
+    @property
+    def variance(self) -> Array:
+        """The variance by the nodes."""
+        nodes, probabilities = self._nodes()
+        centre = self._expect(nodes, probabilities)
+        return self._expect(jnp.square(nodes - centre[None]), probabilities)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`-log_density`; what is constant in it is not known, so `constant` changes nothing."""
+        dist, targets = self.prepare(targets)
+        return -self._log_density(targets, **dist._fields())
+
+    def information(self) -> Array:
+        """The Fisher information, shape `batch_shape + (parameters, parameters)`."""
+        dist = self.widen()
+        nodes, probabilities = dist._nodes()
+        lead = {name: x[None] for name, x in dist._fields().items()}
+        full = {name: jnp.broadcast_to(x, nodes.shape) for name, x in lead.items()}
+
+        def score(name: str) -> Array:
+            one = {n: jnp.ones_like(x) if n == name else jnp.zeros_like(x) for n, x in full.items()}
+            density = self._log_density
+            return jax.jvp(lambda f: density(nodes, **f), (full,), (one,))[1]
+
+        scores = [score(name) for name in full]
+        rows = [jnp.stack([self._expect(a * b, probabilities) for a in scores], -1) for b in scores]
+        return lax.stop_gradient(jnp.stack(rows, -1))
+
+    def natural(self, cotangent: Self) -> Self:
+        """`(F + damping * diag(F))^-1 cotangent`."""
+        cotangent = cotangent.widen()
+        information = self.information()
+        diagonal = jnp.diagonal(information, axis1=-2, axis2=-1)
+        scale = lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1))
+        unit = information * scale[..., :, None] * scale[..., None, :]
+        eye = jnp.eye(unit.shape[-1], dtype=unit.dtype)[(None,) * (unit.ndim - 2)]
+        lower = jnp.linalg.cholesky(unit + self._damping * eye)
+        flat = scale * jnp.stack(list(cotangent._fields().values()), -1)
+        solved = scale * cho_solve((lower, True), flat[..., None])[..., 0]
+        return type(self)(*(solved[..., i] for i in range(solved.shape[-1])))
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """`natural` of the gradient of the log-density."""
+        return natural_score_by_autodiff(self, targets)
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`tangent' F tangent`, not damped."""
+        flat = jnp.stack(list(tangent.widen()._fields().values()), -1)
+        return jnp.einsum("...i,...ij,...j->...", flat, self.information(), flat)
+
+    def kl(self, other: Self) -> Array:
+        """The mean of the difference of the log-densities over the nodes of `self`."""
+        p, q = self.widen(), other.widen()
+        nodes, probabilities = p._nodes()
+        density = self._log_density
+        log_p = density(nodes, **{name: x[None] for name, x in p._fields().items()})
+        log_q = density(nodes, **{name: x[None] for name, x in q._fields().items()})
+        return self._expect(log_p - log_q, probabilities)
+
+    def cdf(self, targets: Array) -> Array:
+        """Linear between the nodes; as accurate as they are dense."""
+        dist, targets = self.prepare(targets)
+        nodes, below = _cumulative(*dist._nodes())
+        return _interpolate(targets[None], nodes, below)[0]
+
+    def quantile(self, probability: Array) -> Array:
+        """The inverse of the interpolated cdf; `probability` broadcasts against the batch."""
+        nodes, below = _cumulative(*self.widen()._nodes())
+        probability = jnp.asarray(probability, nodes.dtype)
+        shape = jnp.broadcast_shapes(probability.shape, self.batch_shape)
+        lead = (-1, *self.batch_shape)
+        flat = jnp.broadcast_to(probability, shape).reshape(lead)
+        return _interpolate(flat, below, nodes).reshape(shape)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """By the sampler where one was given, else by inverting the cdf."""
+        shape = (*sample_shape, *self.batch_shape)
+        fields = {name: jnp.broadcast_to(x, shape) for name, x in self._fields().items()}
+        if self._sampler is not None:
+            return self._sampler(key, shape, **fields)
+        dtype = jnp.result_type(*fields.values())
+        return self.quantile(jax.random.uniform(key, shape, dtype)).astype(dtype)
+
+
+def _cumulative(nodes: Array, probabilities: Array) -> tuple[Array, Array]:
+    """The nodes in order and the probability below each, half of its own included."""
+    order = jnp.argsort(nodes, axis=0)
+    nodes = jnp.take_along_axis(nodes, order, axis=0)
+    probabilities = jnp.take_along_axis(jnp.broadcast_to(probabilities, nodes.shape), order, axis=0)
+    return nodes, jnp.cumsum(probabilities, axis=0) - 0.5 * probabilities
+
+
+def _interpolate(x: Array, xs: Array, ys: Array) -> Array:
+    """`jnp.interp` along the first axis, separately for every element of the batch."""
+    columns = (a.reshape(a.shape[0], -1) for a in (x, xs, ys))
+    return jax.vmap(jnp.interp, in_axes=1, out_axes=1)(*columns).reshape(x.shape)

@@ -1,0 +1,317 @@
+"""The Gaussian with a predicted variance, the likelihood of the Fisher8 paper."""
+
+import math
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.special import ndtr, ndtri
+
+from fisher8_jax._checks import check_floating, check_positive, check_same_shape
+from fisher8_jax._numerics import Scaled, at_least_float32, log_softplus, multiply_by_exp
+from fisher8_jax.families._contract import Family, family
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+# exp(2 * 40) is still representable in float32; beyond it squared residuals travel as logarithms.
+_LARGEST_PLAIN_LOG_Z = 40.0
+
+
+@family
+class Gaussian(Family):
+    """Normal distribution `N(mean, exp(log_variance))`, one per element.
+
+    In the coordinates `(mean, log_variance)` the Fisher information and its inverse are
+
+        F    = diag(exp(-log_variance), 1/2)
+        F^-1 = diag(exp(log_variance), 2)
+
+    so the natural gradient of the NLL is `(mean - targets, 1 - z^2)` with the standardised residual
+    `z = (targets - mean) / exp(log_variance / 2)`.
+
+    Args:
+        mean: predicted means, any shape.
+        log_variance: predicted natural logarithms of the variance, the same shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dist = Gaussian(mean=jnp.zeros(3), log_variance=jnp.zeros(3))
+        >>> dist.nll(jnp.array([0.0, 1.0, 2.0]), constant=False)
+        Array([0. , 0.5, 2. ], dtype=float32)
+
+    Reference:
+        Fisher8, UAI 2026: the loss and its Fisher information, section 3.
+    """
+
+    mean: Array
+    log_variance: Array
+
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_variance",)
+
+    @classmethod
+    def from_log_std(cls, mean: Array, log_std: Array) -> Self:
+        """From a head that outputs `ln(std)`."""
+        return cls(mean, 2 * jnp.asarray(log_std))
+
+    @classmethod
+    def from_std(cls, mean: Array, std: Array) -> Self:
+        """From standard deviations that are already positive."""
+        return cls(mean, 2 * jnp.log(jnp.asarray(std)))
+
+    @classmethod
+    def from_softplus_std(cls, mean: Array, raw: Array) -> Self:
+        """From a head with `std = softplus(raw)`, exact in log space for any finite `raw`.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> dist = Gaussian.from_softplus_std(mean=jnp.zeros(1), raw=jnp.array([-500.0]))
+            >>> dist.log_variance
+            Array([-1000.], dtype=float32)
+        """
+        return cls(mean, 2 * log_softplus(jnp.asarray(raw)))
+
+    @classmethod
+    def from_softplus_variance(cls, mean: Array, raw: Array, *, min_variance: float = 0.0) -> Self:
+        """From a head with `variance = softplus(raw) + min_variance`."""
+        log_variance = log_softplus(jnp.asarray(raw))
+        if min_variance != 0:
+            check_positive("min_variance", min_variance)
+            log_variance = jnp.logaddexp(log_variance, math.log(min_variance))
+        return cls(mean, log_variance)
+
+    @classmethod
+    def from_softplus_precision(
+        cls, mean: Array, raw: Array, *, min_precision: float = 1e-8
+    ) -> Self:
+        """From a head with `1 / variance = softplus(raw) + min_precision`.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> raw = jnp.log(jnp.expm1(jnp.array([4.0])))
+            >>> Gaussian.from_softplus_precision(jnp.zeros(1), raw).std
+            Array([0.5], dtype=float32)
+
+        Reference:
+            Wong-Toi et al., Understanding pathologies of deep heteroskedastic regression, UAI 2024,
+            where mean and precision have a network each.
+        """
+        mean, raw = _checked(mean=mean, raw=raw)
+        return cls(mean, -jnp.log(_softplus_precision(raw, min_precision)).astype(raw.dtype))
+
+    @classmethod
+    def from_natural(
+        cls, raw_location: Array, raw_precision: Array, *, min_precision: float = 1e-8
+    ) -> Self:
+        """From natural parameters: `mean = raw_location / precision`.
+
+        With `precision = softplus(raw_precision) + min_precision` the natural parameters are
+        `eta1 = raw_location` and `eta2 = -precision / 2`, so the gradient of the NLL with respect
+        to `raw_location` is `mean - targets`, whatever the variance.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> dist = Gaussian.from_natural(jnp.array([8.0]), jnp.array([4.0]))
+            >>> dist.mean, dist.variance
+            (Array([1.9909...], dtype=float32), Array([0.2488...], dtype=float32))
+
+        Reference:
+            Immer et al., Effective Bayesian heteroscedastic regression with deep neural networks,
+            NeurIPS 2023.
+        """
+        location, raw = _checked(raw_location=raw_location, raw_precision=raw_precision)
+        precision = _softplus_precision(raw, min_precision)
+        mean = at_least_float32(location) / precision
+        return cls(mean.astype(location.dtype), -jnp.log(precision).astype(raw.dtype))
+
+    @classmethod
+    def from_soft_bounds(
+        cls, mean: Array, raw: Array, *, min_log_variance: Any, max_log_variance: Any
+    ) -> Self:
+        """From a raw log-variance between two learned bounds, the head of PETS.
+
+        In two steps, each a softplus instead of a clip, so that a gradient always remains:
+
+            below = max_log_variance - softplus(max_log_variance - raw)
+            log_variance = min_log_variance + softplus(below - min_log_variance)
+
+        The second step may lift the result above `max_log_variance`, by at most
+        `softplus(min_log_variance - max_log_variance)`. A bound is a scalar or has one value per
+        trailing coordinate. Add `losses.soft_bounds_penalty` to the loss.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> raw = jnp.array([-50.0, -2.0, 50.0])
+            >>> bounds = dict(min_log_variance=-10.0, max_log_variance=0.5)
+            >>> Gaussian.from_soft_bounds(jnp.zeros(3), raw, **bounds).log_variance.round(2)
+            Array([-10.  ,  -2.08,   0.5 ], dtype=float32)
+
+        Reference:
+            Chua et al., Deep reinforcement learning in a handful of trials, NeurIPS 2018,
+            the appendix on well-behaved probabilistic networks.
+        """
+        mean, raw = _checked(mean=mean, raw=raw)
+        low = _expand_bound("min_log_variance", min_log_variance, raw)
+        high = _expand_bound("max_log_variance", max_log_variance, raw)
+        below = high - jax.nn.softplus(high - raw)
+        return cls(mean, low + jax.nn.softplus(below - low))
+
+    @classmethod
+    def from_latent(
+        cls, mean: Array, factor: Array, raw_diagonal: Array, *, min_diagonal: float = 1e-3
+    ) -> Self:
+        """From the latent-variable layer: `variance = factor^2 + diagonal^2`.
+
+        The latent is `mean + factor * e + diagonal * e'` with independent standard normal `e`, `e'`
+        and `diagonal = softplus(raw_diagonal) + min_diagonal`. With one target per input the two
+        noises cannot be told apart, so the latent is this Gaussian; the loss adds the temperature.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> raw = jnp.log(jnp.expm1(jnp.array([4.0])))
+            >>> Gaussian.from_latent(jnp.zeros(1), jnp.array([3.0]), raw, min_diagonal=1e-9).std
+            Array([5.], dtype=float32)
+
+        Reference:
+            Collier et al., Correlated input-dependent label noise in large-scale image
+            classification, CVPR 2021, with one output.
+        """
+        check_positive("min_diagonal", min_diagonal)
+        mean, factor, raw = _checked(mean=mean, factor=factor, raw_diagonal=raw_diagonal)
+        diagonal = jax.nn.softplus(at_least_float32(raw)) + min_diagonal
+        # A ratio, because the logarithm of factor^2 has no derivative at 0.
+        ratio = at_least_float32(factor) / diagonal
+        log_variance = 2 * jnp.log(diagonal) + jnp.log1p(jnp.square(ratio))
+        return cls(mean, log_variance.astype(raw.dtype))
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return check_same_shape(self.parameters())
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def variance(self) -> Array:
+        """`exp(log_variance)`."""
+        return jnp.exp(self.log_variance)
+
+    @property
+    def std(self) -> Array:
+        """`exp(log_variance / 2)`."""
+        return jnp.exp(0.5 * self.log_variance)
+
+    def standardize(self, targets: Array) -> Array:
+        """`z = (targets - mean) / std`, without forming a variance that may overflow."""
+        residual = self.check_targets(targets) - self.mean
+        return multiply_by_exp(residual, -0.5 * self.log_variance)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`log_variance/2 + z^2/2`, plus `ln(2 pi)/2` with the constant."""
+        values = 0.5 * (self.log_variance + jnp.square(self.standardize(targets)))
+        return values + HALF_LOG_2PI if constant else values
+
+    def natural(self, cotangent: Self) -> Self:
+        """`(exp(log_variance) * d_mean, 2 * d_log_variance)`.
+
+        In float32 the first is exact as long as the cotangent itself neither overflowed nor
+        vanished, which for the NLL means a `|log_variance|` below about 85.
+        """
+        mean = at_least_float32(cotangent.mean)
+        log_variance = at_least_float32(cotangent.log_variance)
+        return type(self)(multiply_by_exp(mean, self.log_variance), 2 * log_variance)
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """`(mean - targets, 1 - z^2)`, right for every finite input."""
+        targets = at_least_float32(self.check_targets(targets))
+        mean, log_variance = at_least_float32(self.mean), at_least_float32(self.log_variance)
+        residual = mean - targets
+        # Halved first, because the difference of two huge numbers may overflow.
+        half_residual = 0.5 * mean - 0.5 * targets
+        overflows = jnp.isinf(residual)
+        log_z = jnp.log(jnp.abs(half_residual)) + math.log(2) - 0.5 * log_variance
+        is_huge = log_z > _LARGEST_PLAIN_LOG_Z
+        z = 2 * multiply_by_exp(half_residual, -0.5 * jnp.where(is_huge, 0, log_variance))
+        return {
+            "mean": Scaled(
+                jnp.where(overflows, half_residual, residual),
+                jnp.where(overflows, jnp.asarray(math.log(2), residual.dtype), 0),
+            ),
+            "log_variance": Scaled(
+                jnp.where(is_huge, -1, 1 - jnp.square(jnp.where(is_huge, 0, z))),
+                jnp.where(is_huge, 2 * log_z, 0),
+            ),
+        }
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`exp(-log_variance) * d_mean^2 + d_log_variance^2 / 2`."""
+        dist, tangent = self.widen(), tangent.widen()
+        mean = multiply_by_exp(tangent.mean, -0.5 * dist.log_variance)
+        return jnp.square(mean) + 0.5 * jnp.square(tangent.log_variance)
+
+    def kl(self, other: Self) -> Array:
+        """`KL(self || other)`, free of cancellation when the two are close."""
+        p, q = self.widen(), other.widen()
+        difference = p.log_variance - q.log_variance
+        shift = multiply_by_exp(q.mean - p.mean, -0.5 * q.log_variance)
+        return 0.5 * (jnp.expm1(difference) - difference + jnp.square(shift))
+
+    def cdf(self, targets: Array) -> Array:
+        """`Phi(z)`."""
+        z = self.standardize(targets)
+        # Evaluated in at least float32: the special functions know no half precision.
+        return ndtr(at_least_float32(z)).astype(z.dtype)
+
+    def quantile(self, probability: Array) -> Array:
+        """`mean + std * Phi^-1(probability)`; `probability` broadcasts against the batch."""
+        dtype = jnp.result_type(self.mean, self.log_variance)
+        z = ndtri(at_least_float32(jnp.asarray(probability, dtype))).astype(dtype)
+        shape = jnp.broadcast_shapes(z.shape, self.batch_shape)
+        mean, std, z = (jnp.broadcast_to(x, shape) for x in (self.mean, self.std, z))
+        return mean + std * z
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """`mean + std * e` with standard normal `e`."""
+        shape = (*sample_shape, *self.batch_shape)
+        dtype = jnp.result_type(self.mean, self.log_variance)
+        std, mean = jnp.broadcast_to(self.std, shape), jnp.broadcast_to(self.mean, shape)
+        return mean + std * jax.random.normal(key, shape, dtype)
+
+    def unscale(self, shift: Array, scale: Array) -> Self:
+        """The distribution of `scale * y + shift`: back to the units of the original targets.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> dist = Gaussian(jnp.zeros(1), jnp.zeros(1)).unscale(shift=3.0, scale=2.0)
+            >>> float(dist.mean[0]), float(dist.std[0])
+            (3.0, 2.0)
+        """
+        log_scale = jnp.log(jnp.abs(jnp.asarray(scale, self.log_variance.dtype)))
+        return type(self)(self.mean * scale + shift, self.log_variance + 2 * log_scale)
+
+
+def _softplus_precision(raw: Array, min_precision: float) -> Array:
+    check_positive("min_precision", min_precision)
+    # In half precision the smallest precision would round to 0.
+    return jax.nn.softplus(at_least_float32(raw)) + min_precision
+
+
+def _checked(**arrays: Any) -> tuple[Array, ...]:
+    """The arrays as floating-point JAX arrays of one shape."""
+    checked = {name: check_floating(name, array) for name, array in arrays.items()}
+    check_same_shape(checked)
+    return tuple(checked.values())
+
+
+def _expand_bound(name: str, bound: Any, raw: Array) -> Array:
+    """`bound` with the shape of `raw`; it may be a scalar or cover the trailing axes."""
+    bound = jnp.asarray(bound, raw.dtype)
+    trailing = raw.shape[raw.ndim - bound.ndim :] if bound.ndim <= raw.ndim else None
+    if bound.shape != trailing:
+        raise ValueError(
+            f"`{name}` must be a scalar or have the shape of the trailing axes of `raw`, "
+            f"{raw.shape}, got {bound.shape}. One bound per output needs shape "
+            f"{raw.shape[-1:]}."
+        )
+    return lax.broadcast_in_dim(bound, raw.shape, tuple(range(raw.ndim - bound.ndim, raw.ndim)))

@@ -1,0 +1,123 @@
+"""The Laplace distribution: absolute instead of squared errors, with a predicted scale."""
+
+import math
+from typing import ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
+from fisher8_jax.families._bisection import broadcast_probability
+from fisher8_jax.families._contract import ScalarFamily, family
+
+# exp(80) is still representable in float32; beyond it standardised residuals travel as logarithms.
+_LARGEST_PLAIN_LOG_Z = 80.0
+
+
+@family
+class Laplace(ScalarFamily):
+    """Density `exp(-|y - mean| / scale) / (2 scale)` with `scale = exp(log_scale)`.
+
+    In the coordinates `(mean, log_scale)` the Fisher information and its inverse are
+
+        F    = diag(exp(-2 log_scale), 1)
+        F^-1 = diag(exp(2 log_scale), 1)
+
+    so the natural gradient of the NLL is `(sign(mean - targets) * scale, 1 - |z|)` with
+    `z = (targets - mean) / scale`. The NLL has a kink at the target, so the mean's entry of `F` is
+    the variance of the score; the Hessian is zero almost everywhere and does not show it.
+
+    Args:
+        mean: predicted means, which are also the medians.
+        log_scale: predicted natural logarithms of the scale; the variance is `2 scale^2`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> Laplace(jnp.zeros(2), jnp.zeros(2)).nll(jnp.array([0.0, 3.0]), constant=False)
+        Array([0., 3.], dtype=float32)
+
+    Reference:
+        Kotz, Kozubowski and Podgorski (2001), The Laplace Distribution, section 2.6.
+    """
+
+    mean: Array
+    log_scale: Array
+
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_scale",)
+
+    @property
+    def scale(self) -> Array:
+        """`exp(log_scale)`."""
+        return jnp.exp(self.log_scale)
+
+    @property
+    def variance(self) -> Array:
+        """`2 scale^2`."""
+        return 2 * jnp.exp(2 * self.log_scale)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`log_scale + |z|`, plus `ln(2)` with the constant."""
+        dist, targets = self.prepare(targets)
+        values = dist.log_scale + jnp.abs(multiply_by_exp(targets - dist.mean, -dist.log_scale))
+        return values + math.log(2) if constant else values
+
+    def natural(self, cotangent: Self) -> Self:
+        """`(scale^2 * d_mean, d_log_scale)`."""
+        log_scale = at_least_float32(self.log_scale)
+        mean = multiply_by_exp(at_least_float32(cotangent.mean), 2 * log_scale)
+        return type(self)(mean, at_least_float32(cotangent.log_scale))
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """`(sign(mean - targets) * scale, 1 - |z|)`, right for every finite input."""
+        dist, targets = self.prepare(targets)
+        half_residual = 0.5 * dist.mean - 0.5 * targets
+        log_z = jnp.log(jnp.abs(half_residual)) + math.log(2) - dist.log_scale
+        is_huge = log_z > _LARGEST_PLAIN_LOG_Z
+        z = jnp.exp(jnp.where(is_huge, 0, log_z))
+        return {
+            "mean": Scaled(jnp.sign(half_residual), dist.log_scale),
+            "log_scale": Scaled(jnp.where(is_huge, -1, 1 - z), jnp.where(is_huge, log_z, 0)),
+        }
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`(d_mean / scale)^2 + d_log_scale^2`."""
+        dist, tangent = self.widen(), tangent.widen()
+        mean = multiply_by_exp(tangent.mean, -dist.log_scale)
+        return jnp.square(mean) + jnp.square(tangent.log_scale)
+
+    def kl(self, other: Self) -> Array:
+        """`KL(self || other)`, free of cancellation when the two are close."""
+        p, q = self.widen(), other.widen()
+        difference = p.log_scale - q.log_scale
+        shift = jnp.abs(multiply_by_exp(p.mean - q.mean, -p.log_scale))
+        spread = jnp.exp(difference) * (jnp.expm1(-shift) + shift)
+        return jnp.expm1(difference) - difference + spread
+
+    def cdf(self, targets: Array) -> Array:
+        """`exp(z) / 2` below the mean and `1 - exp(-z) / 2` above it."""
+        dist, targets = self.prepare(targets)
+        z = multiply_by_exp(targets - dist.mean, -dist.log_scale)
+        tail = 0.5 * jnp.exp(-jnp.abs(z))
+        return jnp.where(z < 0, tail, 1 - tail)
+
+    def quantile(self, probability: Array) -> Array:
+        """`mean - scale * sign(p - 1/2) * ln(1 - |2 p - 1|)`; broadcasts against the batch."""
+        dist = self.widen()
+        probability, mean, log_scale = broadcast_probability(
+            probability, self.batch_shape, dist.mean, dist.log_scale
+        )
+        centred = probability - 0.5
+        return mean - jnp.exp(log_scale) * jnp.sign(centred) * jnp.log1p(-2 * jnp.abs(centred))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """`mean + scale * e` with a standard Laplace `e`."""
+        shape = (*sample_shape, *self.batch_shape)
+        noise = jax.random.laplace(key, shape, self.mean.dtype)
+        return jnp.broadcast_to(self.mean, shape) + jnp.broadcast_to(self.scale, shape) * noise
+
+    def crps(self, targets: Array) -> Array:
+        """`scale (|z| + exp(-|z|) - 3/4)`."""
+        dist, targets = self.prepare(targets)
+        z = jnp.abs(multiply_by_exp(targets - dist.mean, -dist.log_scale))
+        return dist.scale * (z + jnp.exp(-z) - 0.75)

@@ -1,0 +1,108 @@
+"""The log-normal: positive targets whose logarithm is Gaussian."""
+
+from typing import ClassVar, Self
+
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import ndtr
+
+from fisher8_jax._numerics import Scaled
+from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._gaussian import Gaussian
+
+
+@family
+class LogNormal(ScalarFamily):
+    """`exp(N(location, exp(log_variance)))`: a Gaussian for the logarithm of the target.
+
+    A change of the target's coordinate changes no Fisher information, so as for the Gaussian
+
+        F    = diag(exp(-log_variance), 1/2)
+        F^-1 = diag(exp(log_variance), 2)
+
+    and the natural gradient of the NLL is `(location - ln(targets), 1 - z^2)`.
+
+    Args:
+        location: predicted means of the logarithm; `exp(location)` is the median.
+        log_variance: predicted natural logarithms of the variance of the logarithm.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> LogNormal(jnp.zeros(1), jnp.zeros(1)).nll(jnp.ones(1), constant=False)
+        Array([0.], dtype=float32)
+
+    Reference:
+        Crow and Shimizu (1988), Lognormal Distributions, chapter 2.
+    """
+
+    location: Array
+    log_variance: Array
+
+    support = "positive"
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_variance",)
+
+    @property
+    def of_logarithm(self) -> Gaussian:
+        """The distribution of the logarithm of the target."""
+        return Gaussian(self.location, self.log_variance)
+
+    @property
+    def mean(self) -> Array:
+        """`exp(location + exp(log_variance) / 2)`."""
+        return jnp.exp(self.location + 0.5 * jnp.exp(self.log_variance))
+
+    @property
+    def variance(self) -> Array:
+        """`expm1(exp(log_variance)) * mean^2`."""
+        return jnp.expm1(jnp.exp(self.log_variance)) * jnp.square(self.mean)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """The Gaussian NLL of `ln(targets)`, plus `ln(targets)`; inf outside the support."""
+        dist, targets = self.prepare(targets)
+        is_inside = targets > 0
+        log_targets = jnp.log(jnp.where(is_inside, targets, 1))
+        values = dist.of_logarithm.nll(log_targets, constant=constant) + log_targets
+        return jnp.where(is_inside, values, jnp.inf)
+
+    def natural(self, cotangent: Self) -> Self:
+        """`(exp(log_variance) * d_location, 2 * d_log_variance)`."""
+        natural = self.of_logarithm.natural(cotangent.of_logarithm)
+        return type(self)(natural.mean, natural.log_variance)
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """`(location - ln(targets), 1 - z^2)`, nan outside the support."""
+        dist, targets = self.prepare(targets)
+        log_targets = jnp.log(jnp.where(targets > 0, targets, jnp.nan))
+        score = dist.of_logarithm.natural_score(log_targets)
+        return {"location": score["mean"], "log_variance": score["log_variance"]}
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`exp(-log_variance) * d_location^2 + d_log_variance^2 / 2`."""
+        return self.of_logarithm.fisher_norm_sq(tangent.of_logarithm)
+
+    def kl(self, other: Self) -> Array:
+        """The divergence of the two Gaussians."""
+        return self.of_logarithm.kl(other.of_logarithm)
+
+    def cdf(self, targets: Array) -> Array:
+        """The Gaussian cdf of `ln(targets)`, 0 for targets that are not positive."""
+        dist, targets = self.prepare(targets)
+        is_inside = targets > 0
+        log_targets = jnp.log(jnp.where(is_inside, targets, 1))
+        return jnp.where(is_inside, dist.of_logarithm.cdf(log_targets), 0)
+
+    def quantile(self, probability: Array) -> Array:
+        """`exp` of the Gaussian quantile."""
+        return jnp.exp(self.of_logarithm.quantile(probability))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """`exp` of a Gaussian draw."""
+        return jnp.exp(self.of_logarithm.sample(key, sample_shape))
+
+    def crps(self, targets: Array) -> Array:
+        """`y (2 Phi(z) - 1) - 2 mean (Phi(z - std) + Phi(std / sqrt 2) - 1)`."""
+        dist, targets = self.prepare(targets)
+        std = dist.of_logarithm.std
+        z = dist.of_logarithm.standardize(jnp.log(targets))
+        weight = ndtr(z - std) + ndtr(std * 0.5**0.5) - 1
+        return targets * (2 * ndtr(z) - 1) - 2 * dist.mean * weight

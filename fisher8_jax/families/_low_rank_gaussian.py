@@ -1,0 +1,219 @@
+"""The multivariate Gaussian with a low-rank-plus-diagonal covariance: many correlated targets."""
+
+import math
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.special import ndtr, ndtri
+
+from fisher8_jax._checks import check_floating, check_positive
+from fisher8_jax._numerics import Scaled
+from fisher8_jax.families._contract import (
+    Family,
+    family,
+    natural_score_by_autodiff,
+    static_field,
+)
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@family
+class LowRankGaussian(Family):
+    """`N(mean, W W' + D)` over `d` coordinates, `W` of rank `r`, `D = diag(exp(log_diagonal))`.
+
+    With the precision `P = (W W' + D)^-1`, `A = P W` and `C = W' P W`, the Fisher information is
+    `P` for the mean, whose inverse is `W W' + D`, and for the covariance the dense matrix
+
+        F[W_ia, W_jb]   = P_ij C_ab + A_ib A_ja
+        F[W_ia, s_k]    = D_k P_ki A_ka            (s = log_diagonal)
+        F[s_k, s_l]     = D_k D_l P_kl^2 / 2
+
+    Turning the columns of `W` among themselves changes nothing, so `F` has a null space for `r > 1`
+    and its inverse is `(F + damping * diag(F))^-1`, which leaves the null directions alone: they
+    carry no gradient. The solve costs `(d (r + 1))^3`; for more than about a hundred unknowns use a
+    smaller rank or the dense family.
+
+    `cdf`, `quantile` and `variance` are marginal, one value per coordinate.
+
+    Args:
+        mean: predicted means, shape `batch_shape + (d,)`.
+        factor: `W`, shape `batch_shape + (d, r)`. Start it away from 0, where it has no gradient.
+        log_diagonal: natural logarithms of the diagonal of `D`, shape `batch_shape + (d,)`.
+        damping: what is added to `F`, relative to its diagonal.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dist = LowRankGaussian(jnp.zeros(2), jnp.ones((2, 1)), jnp.zeros(2))
+        >>> dist.covariance
+        Array([[2., 1.],
+               [1., 2.]], dtype=float32)
+
+    Reference:
+        Magnus and Neudecker (2019), Matrix Differential Calculus, section 15.3, for the trace form
+        `tr(P dS P dS) / 2`.
+    """
+
+    mean: Array
+    factor: Array
+    log_diagonal: Array
+    damping: float = static_field(default=1e-5)
+
+    def __post_init__(self) -> None:
+        check_positive("damping", self.damping)
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        mean, factor, log_diagonal = self.parameters().values()
+        fits = mean.ndim and log_diagonal.shape == mean.shape and factor.ndim == mean.ndim + 1
+        if not fits or factor.shape[:-1] != mean.shape:
+            raise ValueError(
+                "`mean` and `log_diagonal` must have shape batch + (d,) and `factor` batch + "
+                f"(d, r), got {mean.shape}, {log_diagonal.shape} and {factor.shape}."
+            )
+        return mean.shape[:-1]
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return (check_floating("mean", self.mean).shape[-1],)
+
+    @property
+    def covariance(self) -> Array:
+        """`W W' + D`, shape `batch_shape + (d, d)`."""
+        return self.factor @ _transpose(self.factor) + _diagonal(jnp.exp(self.log_diagonal))
+
+    @property
+    def variance(self) -> Array:
+        """The marginal variances."""
+        return jnp.sum(jnp.square(self.factor), axis=-1) + jnp.exp(self.log_diagonal)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """By the matrix inversion and determinant lemmas, at the cost of `d r^2`."""
+        dist, targets = self.prepare(targets)
+        root = jnp.exp(-0.5 * dist.log_diagonal)
+        residual = (targets - dist.mean) * root
+        scaled = dist.factor * root[..., None]
+        capacity = _transpose(scaled) @ scaled
+        lower = jnp.linalg.cholesky(capacity + _eye_like(capacity))
+        # The distance is min_u |residual - scaled u|^2 + |u|^2. At its minimum the two squares are
+        # added; the usual difference of two large numbers may come out far below 0.
+        own, shared = residual[..., None], jnp.zeros_like(capacity[..., :1])
+        for _ in range(2):  # the second time refines the solution by what is left
+            shared = shared + cho_solve((lower, True), _transpose(scaled) @ own - shared)
+            own = residual[..., None] - scaled @ shared
+        distance = jnp.sum(jnp.square(own), (-2, -1)) + jnp.sum(jnp.square(shared), (-2, -1))
+        log_volume = jnp.sum(jnp.log(jnp.diagonal(lower, axis1=-2, axis2=-1)), -1)
+        values = 0.5 * (distance + jnp.sum(dist.log_diagonal, -1)) + log_volume
+        return values + self.event_shape[0] * _HALF_LOG_2PI if constant else values
+
+    def natural(self, cotangent: Self) -> Self:
+        """The damped inverse of the class docstring, by one Cholesky factorisation each."""
+        dist, cotangent = self.widen(), cotangent.widen()
+        mean = jnp.einsum("...ij,...j->...i", dist.covariance, cotangent.mean)
+        information = _information(dist)
+        # With a unit diagonal, damping relative to it is a multiple of the identity.
+        scale = jax.lax.rsqrt(_positive(jnp.diagonal(information, axis1=-2, axis2=-1)))
+        unit = information * scale[..., :, None] * scale[..., None, :]
+        lower = jnp.linalg.cholesky(unit + self.damping * _eye_like(unit))
+        flat = scale * _flatten(cotangent.factor, cotangent.log_diagonal)
+        solved = scale * cho_solve((lower, True), flat[..., None])[..., 0]
+        split = dist.factor.shape[-1] * dist.factor.shape[-2]
+        factor = solved[..., :split].reshape(dist.factor.shape)
+        return type(self)(mean, factor, solved[..., split:], self.damping)
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """`mean - targets`, and the damped solve of the gradient."""
+        score = natural_score_by_autodiff(self, targets)
+        dist, targets = self.prepare(targets)
+        return {**score, "mean": Scaled(dist.mean - targets)}
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`d_mean' P d_mean + tr(P dS P dS) / 2` with `dS` the change of the covariance."""
+        dist, tangent = self.widen(), tangent.widen()
+        lower = jnp.linalg.cholesky(dist.covariance)
+        half = tangent.factor @ _transpose(dist.factor)
+        step = half + _transpose(half)
+        step = step + _diagonal(tangent.log_diagonal * jnp.exp(dist.log_diagonal))
+        left = solve_triangular(lower, step, lower=True)
+        whitened = solve_triangular(lower, _transpose(left), lower=True)
+        mean = solve_triangular(lower, tangent.mean[..., None], lower=True)[..., 0]
+        return jnp.sum(jnp.square(mean), -1) + 0.5 * jnp.sum(jnp.square(whitened), (-2, -1))
+
+    def kl(self, other: Self) -> Array:
+        """The Gaussian closed form, with Cholesky factors of both covariances."""
+        p, q = self.widen(), other.widen()
+        p_lower, q_lower = jnp.linalg.cholesky(p.covariance), jnp.linalg.cholesky(q.covariance)
+        ratio = solve_triangular(q_lower, p_lower, lower=True)
+        shift = solve_triangular(q_lower, (q.mean - p.mean)[..., None], lower=True)[..., 0]
+        diagonal = jnp.diagonal(ratio, axis1=-2, axis2=-1)
+        scales = jnp.sum(jnp.square(diagonal) - 1 - 2 * jnp.log(diagonal), -1)
+        below = jnp.sum(jnp.square(jnp.tril(ratio, -1)), (-2, -1))
+        return 0.5 * (scales + below + jnp.sum(jnp.square(shift), -1))
+
+    def cdf(self, targets: Array) -> Array:
+        """The marginal cdf of every coordinate."""
+        dist, targets = self.prepare(targets)
+        return ndtr((targets - dist.mean) * jax.lax.rsqrt(dist.variance))
+
+    def quantile(self, probability: Array) -> Array:
+        """The marginal quantile of every coordinate; broadcasts against the targets' shape."""
+        dist = self.widen()
+        probability = jnp.asarray(probability, dist.mean.dtype)
+        shape = jnp.broadcast_shapes(probability.shape, dist.mean.shape)
+        mean, std, probability = (
+            jnp.broadcast_to(x, shape) for x in (dist.mean, jnp.sqrt(dist.variance), probability)
+        )
+        return mean + std * ndtri(probability)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """`mean + W e + sqrt(D) f` with standard normal `e` and `f`."""
+        shape = (*sample_shape, *self.mean.shape)
+        shared_key, own_key = jax.random.split(key)
+        rank = self.factor.shape[-1]
+        shared = jax.random.normal(shared_key, (*shape[:-1], rank), self.mean.dtype)
+        factor = jnp.broadcast_to(self.factor, (*shape, rank))
+        own = jax.random.normal(own_key, shape, self.mean.dtype)
+        own = own * jnp.broadcast_to(jnp.exp(0.5 * self.log_diagonal), shape)
+        correlated = jnp.einsum("...ia,...a->...i", factor, shared)
+        return jnp.broadcast_to(self.mean, shape) + correlated + own
+
+
+def _information(dist: LowRankGaussian) -> Array:
+    """The dense Fisher information of `(factor, log_diagonal)`, both flattened."""
+    w, d = dist.factor, jnp.exp(dist.log_diagonal)
+    lower = jnp.linalg.cholesky(dist.covariance)
+    precision = cho_solve((lower, True), jnp.broadcast_to(_eye_like(lower), lower.shape))
+    a = precision @ w
+    c = _transpose(w) @ a
+    batch, (dim, rank) = w.shape[:-2], w.shape[-2:]
+    ww = jnp.einsum("...ij,...ab->...iajb", precision, c)
+    ww = ww + jnp.einsum("...ib,...ja->...iajb", a, a)
+    ww = ww.reshape(*batch, dim * rank, dim * rank)
+    ws = jnp.einsum("...k,...ki,...ka->...iak", d, precision, a).reshape(*batch, dim * rank, dim)
+    ss = 0.5 * d[..., :, None] * d[..., None, :] * jnp.square(precision)
+    upper = jnp.concatenate([ww, ws], axis=-1)
+    return jnp.concatenate([upper, jnp.concatenate([_transpose(ws), ss], axis=-1)], axis=-2)
+
+
+def _flatten(factor: Array, log_diagonal: Array) -> Array:
+    return jnp.concatenate([factor.reshape(*factor.shape[:-2], -1), log_diagonal], axis=-1)
+
+
+def _positive(diagonal: Array) -> Array:
+    """1 in place of 0: a row of zeros (a factor that is 0) needs no scale."""
+    return jnp.where(diagonal > 0, diagonal, 1)
+
+
+def _transpose(x: Array) -> Array:
+    return jnp.swapaxes(x, -1, -2)
+
+
+def _eye_like(matrix: Array) -> Array:
+    return jnp.eye(matrix.shape[-1], dtype=matrix.dtype)[(None,) * (matrix.ndim - 2)]
+
+
+def _diagonal(entries: Array) -> Array:
+    return entries[..., None] * _eye_like(entries[..., None, :])

@@ -1,0 +1,38 @@
+"""Elements outside a mask, replaced before anything is computed from them.
+
+Setting a result to 0 outside `where` is not enough: the derivative of the discarded branch would
+still be computed, and 0 times nan is nan.
+"""
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from fisher8_jax.families._contract import Family
+
+SomeFamily = TypeVar("SomeFamily", bound=Family)
+
+
+def expand_like(x: Array, ndim: int) -> Array:
+    """`x` with trailing axes of length 1, so that batch-shaped factors meet parameter axes."""
+    return x.reshape(x.shape + (1,) * (ndim - x.ndim))
+
+
+def zero_outside(x: Array, where: Array | None) -> Array:
+    """`x` inside the batch-shaped `where`, 0 elsewhere."""
+    return x if where is None else jnp.where(expand_like(where, x.ndim), x, 0)
+
+
+def hide_outside(dist: SomeFamily, targets: Array, where: Array | None) -> tuple[SomeFamily, Array]:
+    """Predictions and targets that are harmless outside `where`, whatever stood there.
+
+    All parameters become 0, a valid value in unconstrained coordinates, and targets become the mean
+    there, which lies in the support of every likelihood, as 0 does not.
+    """
+    if where is None:
+        return dist, targets
+    dist = jax.tree.map(lambda leaf: zero_outside(leaf, where), dist)
+    inside = expand_like(where, targets.ndim)
+    return dist, jnp.where(inside, targets, lax.stop_gradient(dist.mean).astype(targets.dtype))

@@ -1,0 +1,207 @@
+"""The multivariate Gaussian with a dense Cholesky factor: correlated targets."""
+
+import math
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import ndtr, ndtri
+
+from fisher8_jax._checks import check_floating
+from fisher8_jax._numerics import Scaled, at_least_float32
+from fisher8_jax.families._contract import Family, family
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@family
+class MultivariateGaussian(Family):
+    """`N(mean, L L')` over `d` coordinates, `L` lower triangular with diagonal `exp(log_diagonal)`.
+
+    In the coordinates `mean` and `X = L^-1 dL`, a lower triangular step measured in units of the
+    factor itself, the Fisher information is constant and diagonal:
+
+        F    = (L L')^-1 for the mean;  1 for X_ij (i > j);  2 for X_ii = d log_diagonal_i
+        F^-1 =  L L'     for the mean;  1 for X_ij (i > j);  1/2 for X_ii
+
+    A cotangent `G` of `L` is `tril(L' G)` in `X`, and a step `X` is `L X` in `L`; that is all the
+    inverse needs, with no matrix solved. With `z = L^-1 (targets - mean)` the natural gradient of
+    the NLL is `mean - targets` for the mean and `L X` for the factor, with `X_ij = -z_i z_j` and
+    `X_ii = (1 - z_i^2) / 2`.
+
+    The log-density is joint. `cdf`, `quantile` and `variance` are marginal, one value per
+    coordinate. Every coordinate keeps a norm of its own in `fisher8`, so a diagonal factor trains
+    exactly as `d` separate Gaussians do.
+
+    Args:
+        mean: predicted means, shape `batch_shape + (d,)`.
+        log_diagonal: natural logarithms of the diagonal of `L`, the same shape.
+        off_diagonal: the entries of `L` below the diagonal, row by row, shape
+            `batch_shape + (d (d-1) / 2,)`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dist = MultivariateGaussian(jnp.zeros(2), jnp.zeros(2), jnp.full(1, 2.0))
+        >>> dist.covariance
+        Array([[1., 2.],
+               [2., 5.]], dtype=float32)
+
+    Reference:
+        Murray (2016), Differentiation of the Cholesky decomposition; the group coordinates are
+        derived in the documentation of the families.
+    """
+
+    mean: Array
+    log_diagonal: Array
+    off_diagonal: Array
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        mean, log_diagonal, off_diagonal = self.parameters().values()
+        dim = mean.shape[-1] if mean.ndim else 0
+        expected = (*mean.shape[:-1], dim * (dim - 1) // 2)
+        if not mean.ndim or log_diagonal.shape != mean.shape or off_diagonal.shape != expected:
+            raise ValueError(
+                "`mean` and `log_diagonal` must have shape batch + (d,) and `off_diagonal` batch + "
+                f"(d (d-1) / 2,), got {mean.shape}, {log_diagonal.shape} and {off_diagonal.shape}."
+            )
+        return mean.shape[:-1]
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return (check_floating("mean", self.mean).shape[-1],)
+
+    @property
+    def factor(self) -> Array:
+        """`L`, shape `batch_shape + (d, d)`."""
+        return _lower(jnp.exp(self.log_diagonal), self.off_diagonal)
+
+    @property
+    def covariance(self) -> Array:
+        """`L L'`."""
+        factor = self.factor
+        return factor @ jnp.swapaxes(factor, -1, -2)
+
+    @property
+    def variance(self) -> Array:
+        """The marginal variances, the diagonal of `L L'`."""
+        return jnp.sum(jnp.square(self.factor), axis=-1)
+
+    def standardize(self, targets: Array) -> Array:
+        """`z = L^-1 (targets - mean)`, independent standard normals under the model."""
+        dist, targets = self.prepare(targets)
+        return _solve(dist.factor, targets - dist.mean)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`sum(log_diagonal) + |z|^2 / 2`, plus `d ln(2 pi) / 2` with the constant."""
+        z = self.standardize(targets)
+        log_diagonal = at_least_float32(self.log_diagonal)
+        values = jnp.sum(log_diagonal + 0.5 * jnp.square(z), axis=-1)
+        return values + self.event_shape[0] * _HALF_LOG_2PI if constant else values
+
+    def natural(self, cotangent: Self) -> Self:
+        """The inverse Fisher information of the class docstring times `cotangent`."""
+        dist, cotangent = self.widen(), cotangent.widen()
+        factor = dist.factor
+        transposed = jnp.swapaxes(factor, -1, -2)
+        mean = _multiply(factor, _multiply(transposed, cotangent.mean))
+        # The diagonal of L' G only meets G_ii L_ii = d/d log_diagonal and entries below it.
+        to_factor = _lower(jnp.zeros_like(dist.log_diagonal), cotangent.off_diagonal)
+        group = jnp.tril(transposed @ to_factor) + _diagonal(cotangent.log_diagonal)
+        group = group * (1 - 0.5 * jnp.eye(self.event_shape[0], dtype=group.dtype)[_lead(group)])
+        return type(self)(mean, *_to_fields(factor @ group, group))
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """From `z` divided by its largest entry, so that its squares cannot overflow."""
+        dist, targets = self.prepare(targets)
+        z = _solve(dist.factor, targets - dist.mean)
+        largest = jnp.max(jnp.abs(z), axis=-1, keepdims=True)
+        unit = jnp.maximum(largest, 1)
+        z = z / unit
+        group = -jnp.tril(z[..., :, None] * z[..., None, :])
+        ones = jnp.broadcast_to(jnp.square(1 / unit), z.shape)
+        eye = jnp.eye(z.shape[-1], dtype=z.dtype)[_lead(group)]
+        group = (group + _diagonal(ones)) * (1 - 0.5 * eye)
+        log_diagonal, off_diagonal = _to_fields(dist.factor @ group, group)
+        log_scale = 2 * jnp.log(unit)
+        return {
+            "mean": Scaled(dist.mean - targets),
+            "log_diagonal": Scaled(log_diagonal, jnp.broadcast_to(log_scale, log_diagonal.shape)),
+            "off_diagonal": Scaled(off_diagonal, jnp.broadcast_to(log_scale, off_diagonal.shape)),
+        }
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`|L^-1 d_mean|^2 + sum_{i>j} X_ij^2 + 2 sum_i X_ii^2` with `X = L^-1 dL`."""
+        dist, tangent = self.widen(), tangent.widen()
+        factor = dist.factor
+        mean = _solve(factor, tangent.mean)
+        step = _lower(tangent.log_diagonal * jnp.exp(dist.log_diagonal), tangent.off_diagonal)
+        group = jnp.square(solve_triangular(factor, step, lower=True))
+        twice = jnp.sum(jnp.diagonal(group, axis1=-2, axis2=-1), axis=-1)
+        return jnp.sum(jnp.square(mean), axis=-1) + jnp.sum(group, axis=(-2, -1)) + twice
+
+    def kl(self, other: Self) -> Array:
+        """`(|M|^2 - d - 2 ln det M + |L_q^-1 (mean_q - mean_p)|^2) / 2` with `M = L_q^-1 L_p`."""
+        p, q = self.widen(), other.widen()
+        ratio = solve_triangular(q.factor, p.factor, lower=True)
+        shift = _solve(q.factor, q.mean - p.mean)
+        difference = 2 * (p.log_diagonal - q.log_diagonal)
+        scales = jnp.sum(jnp.expm1(difference) - difference, axis=-1)
+        below = jnp.sum(jnp.square(jnp.tril(ratio, -1)), axis=(-2, -1))
+        return 0.5 * (scales + below + jnp.sum(jnp.square(shift), axis=-1))
+
+    def cdf(self, targets: Array) -> Array:
+        """The marginal cdf of every coordinate."""
+        dist, targets = self.prepare(targets)
+        return ndtr((targets - dist.mean) * jax.lax.rsqrt(dist.variance))
+
+    def quantile(self, probability: Array) -> Array:
+        """The marginal quantile of every coordinate; broadcasts against the targets' shape."""
+        dist = self.widen()
+        probability = jnp.asarray(probability, dist.mean.dtype)
+        shape = jnp.broadcast_shapes(probability.shape, dist.mean.shape)
+        mean, std, probability = (
+            jnp.broadcast_to(x, shape) for x in (dist.mean, jnp.sqrt(dist.variance), probability)
+        )
+        return mean + std * ndtri(probability)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """`mean + L e` with standard normal `e`."""
+        shape = (*sample_shape, *self.mean.shape)
+        noise = jax.random.normal(key, shape, self.mean.dtype)
+        factor = jnp.broadcast_to(self.factor, (*shape, shape[-1]))
+        return jnp.broadcast_to(self.mean, shape) + _multiply(factor, noise)
+
+
+def _lower(diagonal: Array, off_diagonal: Array) -> Array:
+    """The lower triangular matrix with these entries."""
+    dim = diagonal.shape[-1]
+    rows, columns = np.tril_indices(dim, -1)
+    return _diagonal(diagonal).at[..., rows, columns].set(off_diagonal)
+
+
+def _to_fields(step: Array, group: Array) -> tuple[Array, Array]:
+    """`log_diagonal` from the diagonal of `X` and `off_diagonal` from `L X`."""
+    rows, columns = np.tril_indices(step.shape[-1], -1)
+    return jnp.diagonal(group, axis1=-2, axis2=-1), step[..., rows, columns]
+
+
+def _diagonal(entries: Array) -> Array:
+    eye = jnp.eye(entries.shape[-1], dtype=entries.dtype)
+    return entries[..., None] * eye[(None,) * (entries.ndim - 1)]
+
+
+def _lead(matrix: Array) -> tuple[None, ...]:
+    """An index that adds leading axes of length 1 up to the rank of `matrix`."""
+    return (None,) * (matrix.ndim - 2)
+
+
+def _solve(factor: Array, vector: Array) -> Array:
+    return solve_triangular(factor, vector[..., None], lower=True)[..., 0]
+
+
+def _multiply(matrix: Array, vector: Array) -> Array:
+    return jnp.einsum("...ij,...j->...i", matrix, vector)

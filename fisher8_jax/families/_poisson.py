@@ -1,0 +1,131 @@
+"""The Poisson distribution: counts with one predicted rate."""
+
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import gammaincc, gammaln, i0e, i1e
+
+from fisher8_jax._numerics import Scaled, multiply_by_exp
+from fisher8_jax.families._bisection import broadcast_probability, smallest_count
+from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._gamma import exp_excess
+
+
+@family
+class Poisson(ScalarFamily):
+    """Counts of mean `rate = exp(log_rate)`.
+
+    In the coordinate `log_rate` the Fisher information and its inverse are
+
+        F    = rate
+        F^-1 = 1 / rate
+
+    so the natural gradient of the NLL is `1 - targets / rate`.
+
+    Args:
+        log_rate: predicted natural logarithms of the mean.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> Poisson(jnp.zeros(2)).nll(jnp.array([0, 1])).round(4)
+        Array([1., 1.], dtype=float32)
+
+    Reference:
+        McCullagh and Nelder (1989), Generalized Linear Models, chapter 6.
+    """
+
+    log_rate: Array
+
+    support = "counts"
+
+    @property
+    def rate(self) -> Array:
+        """`exp(log_rate)`."""
+        return jnp.exp(self.log_rate)
+
+    @property
+    def mean(self) -> Array:
+        """The rate."""
+        return self.rate
+
+    @property
+    def variance(self) -> Array:
+        """The rate."""
+        return self.rate
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`rate - targets * log_rate + ln(targets!)`; inf for what is not a count.
+
+        No term is a constant, so `constant` changes nothing.
+        """
+        dist, targets = self.prepare(targets)
+        safe, is_inside = counts(targets)
+        values = dist.rate - safe * dist.log_rate + gammaln(safe + 1)
+        return jnp.where(is_inside, values, jnp.inf)
+
+    def natural(self, cotangent: Self) -> Self:
+        """`d_log_rate / rate`."""
+        dist, cotangent = self.widen(), cotangent.widen()
+        return type(self)(multiply_by_exp(cotangent.log_rate, -dist.log_rate))
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """`1 - targets / rate`, nan for what is not a count."""
+        dist, targets = self.prepare(targets)
+        return {"log_rate": relative_residual(dist.log_rate, targets)}
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`rate * d_log_rate^2`."""
+        dist, tangent = self.widen(), tangent.widen()
+        return jnp.square(multiply_by_exp(tangent.log_rate, 0.5 * dist.log_rate))
+
+    def kl(self, other: Self) -> Array:
+        """`rate (exp(d) - 1 - d)` with `d` the difference of the log-rates."""
+        p, q = self.widen(), other.widen()
+        return multiply_by_exp(exp_excess(q.log_rate - p.log_rate), p.log_rate)
+
+    def cdf(self, targets: Array) -> Array:
+        """The probability of at most `floor(targets)`."""
+        dist, targets = self.prepare(targets)
+        return _cdf(dist.rate, targets)
+
+    def quantile(self, probability: Array) -> Array:
+        """The smallest count whose cdf reaches `probability`, as a float; by bisection."""
+        dist = self.widen()
+        probability, rate = broadcast_probability(probability, self.batch_shape, dist.rate)
+        upper = rate + 10 * jnp.sqrt(rate) + 10
+        return smallest_count(lambda n: _cdf(rate, n), probability, upper)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Counts as floating-point numbers of the predictions' dtype."""
+        shape = (*sample_shape, *self.batch_shape)
+        draws = jax.random.poisson(key, jnp.broadcast_to(self.rate, shape), shape)
+        return draws.astype(self.log_rate.dtype)
+
+    def crps(self, targets: Array) -> Array:
+        """The closed form of Wei and Held (2014), with scaled Bessel functions."""
+        dist, targets = self.prepare(targets)
+        rate = dist.rate
+        spread = rate * (i0e(2 * rate) + i1e(2 * rate))
+        density = jnp.exp(-dist.nll(targets))
+        return (targets - rate) * (2 * _cdf(rate, targets) - 1) + 2 * rate * density - spread
+
+
+def counts(targets: Array) -> tuple[Array, Array]:
+    """The targets with 0 in place of what is not a count, and where they are counts."""
+    is_count = (targets >= 0) & (targets == jnp.floor(targets)) & (targets < jnp.inf)
+    return jnp.where(is_count, targets, 0), is_count
+
+
+def relative_residual(log_mean: Array, targets: Array) -> Scaled:
+    """`1 - targets / mean`, with a scale taken out where the quotient is large."""
+    safe, is_count = counts(targets)
+    log_scale = jnp.maximum(-log_mean, 0)
+    value = jnp.exp(-log_scale) - safe * jnp.exp(-log_mean - log_scale)
+    return Scaled(jnp.where(is_count, value, jnp.nan), log_scale)
+
+
+def _cdf(rate: Array, targets: Array) -> Array:
+    whole = jnp.floor(jnp.maximum(targets, 0))
+    return jnp.where(targets < 0, 0, gammaincc(whole + 1, rate))

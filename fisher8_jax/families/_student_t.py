@@ -1,0 +1,243 @@
+"""The Student-t with fixed degrees of freedom: outliers keep a bounded influence."""
+
+import math
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import betainc, betaln
+
+from fisher8_jax._checks import check_positive
+from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
+from fisher8_jax._special import log_gamma_remainder
+from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
+from fisher8_jax.families._contract import ScalarFamily, family, static_field
+from fisher8_jax.families._quadrature import add_node_axis, expectation, sinh_sinh
+
+# Beyond it ln(1 + z^2) is 2 ln|z| to double precision.
+_LARGEST_PLAIN_LOG_Z = 20.0
+
+
+@family
+class StudentT(ScalarFamily):
+    """`location + scale * t` with `t` of `df` degrees of freedom and `scale = exp(log_scale)`.
+
+    In the coordinates `(location, log_scale)` the Fisher information and its inverse are
+
+        F    = diag((df + 1) / (df + 3) * exp(-2 log_scale), 2 df / (df + 3))
+        F^-1 = diag((df + 3) / (df + 1) * exp(2 log_scale), (df + 3) / (2 df))
+
+    so with `z = (targets - location) / scale` the natural gradient of the NLL is
+
+        location:   (df + 3) / (df + z^2) * (location - targets)
+        log_scale:  (df + 3) (1 - z^2) / (2 (df + z^2))
+
+    both of which stay bounded for outliers.
+
+    Args:
+        location: predicted centres, the mean where `df > 1`.
+        log_scale: predicted natural logarithms of the scale (not of the standard deviation).
+        df: degrees of freedom, a positive number that is not learned.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dist = StudentT(jnp.zeros(1), jnp.zeros(1), df=3.0)
+        >>> dist.mean, dist.variance
+        (Array([0.], dtype=float32), Array([3.], dtype=float32))
+
+    Reference:
+        Lange, Little and Taylor (1989), Robust statistical modeling using the t distribution,
+        appendix B.
+    """
+
+    location: Array
+    log_scale: Array
+    df: float = static_field(default=4.0)
+
+    fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_scale",)
+
+    def __post_init__(self) -> None:
+        check_positive("df", self.df)
+
+    @property
+    def scale(self) -> Array:
+        """`exp(log_scale)`."""
+        return jnp.exp(self.log_scale)
+
+    @property
+    def mean(self) -> Array:
+        """`location` where `df > 1`, else nan."""
+        return self.location if self.df > 1 else jnp.full_like(self.location, jnp.nan)
+
+    @property
+    def variance(self) -> Array:
+        """`scale^2 df / (df - 2)` where `df > 2`, else infinite (nan for `df <= 1`)."""
+        return student_variance(self.log_scale, jnp.full_like(self.log_scale, self.df))
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`log_scale + (df + 1)/2 * ln(1 + z^2 / df)`, plus a function of `df` with the constant.
+
+        The constant is `ln(df)/2 + ln(Beta(1/2, df/2))`.
+        """
+        dist, targets = self.prepare(targets)
+        values = student_nll(dist.location, dist.log_scale, self.df, targets)
+        return values + self._log_normalizer(values.dtype) if constant else values
+
+    def _log_normalizer(self, dtype: Any) -> Array:
+        return student_log_normalizer(jnp.log(jnp.asarray(self.df, dtype)))
+
+    def natural(self, cotangent: Self) -> Self:
+        """The inverse Fisher information, diagonal, times `cotangent`."""
+        log_scale = at_least_float32(self.log_scale)
+        location = multiply_by_exp(at_least_float32(cotangent.location), 2 * log_scale)
+        return type(self)(
+            location * ((self.df + 3) / (self.df + 1)),
+            at_least_float32(cotangent.log_scale) * ((self.df + 3) / (2 * self.df)),
+            self.df,
+        )
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """The two bounded expressions of the class docstring, right for every finite input."""
+        dist, targets = self.prepare(targets)
+        df = jnp.full_like(dist.location, self.df)
+        location, half_shrink = natural_residual(dist.location, dist.log_scale, df, targets)
+        return {"location": location, "log_scale": Scaled((self.df + 3) * half_shrink)}
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """`(df+1)/(df+3) * (d_location / scale)^2 + 2 df/(df+3) * d_log_scale^2`."""
+        dist, tangent = self.widen(), tangent.widen()
+        location = multiply_by_exp(tangent.location, -dist.log_scale)
+        return (
+            (self.df + 1) * jnp.square(location) + 2 * self.df * jnp.square(tangent.log_scale)
+        ) / (self.df + 3)
+
+    def kl(self, other: Self) -> Array:
+        """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`.
+
+        Accurate to about 1e-9 as long as the other scale is not smaller than a tenth of this one.
+        """
+        ones = jnp.ones_like(at_least_float32(self.location))
+        return student_kl(self.widen(), self.df * ones, other.widen(), other.df * ones)
+
+    def cdf(self, targets: Array) -> Array:
+        """The regularised incomplete beta function; it has no derivative in `df`."""
+        dist, targets = self.prepare(targets)
+        z = multiply_by_exp(targets - dist.location, -dist.log_scale)
+        return standard_t_cdf(z, jnp.full_like(z, self.df))
+
+    def quantile(self, probability: Array) -> Array:
+        """By bisection of the cdf; `probability` broadcasts against the batch."""
+        wide = self.widen()
+        probability, location, log_scale = broadcast_probability(
+            probability, self.batch_shape, wide.location, wide.log_scale
+        )
+        z = standard_t_quantile(probability, jnp.full_like(location, self.df))
+        return location + jnp.exp(log_scale) * z
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """`location + scale * t`."""
+        shape = (*sample_shape, *self.batch_shape)
+        noise = jax.random.t(key, self.df, shape, self.location.dtype)
+        return jnp.broadcast_to(self.location, shape) + jnp.broadcast_to(self.scale, shape) * noise
+
+    def crps(self, targets: Array) -> Array:
+        """The closed form of Jordan, Krueger and Lerch (2019); nan for `df <= 1`."""
+        dist, targets = self.prepare(targets)
+        df = self.df
+        z = multiply_by_exp(targets - dist.location, -dist.log_scale)
+        density = jnp.exp(-student_nll(0.0, 0.0, df, z) - self._log_normalizer(z.dtype))
+        betas = jnp.exp(betaln(0.5, df - 0.5) - 2 * betaln(0.5, 0.5 * df)) if df > 1 else jnp.nan
+        spread = 2 * density * (df + jnp.square(z)) - 2 * math.sqrt(df) * betas
+        cdf = standard_t_cdf(z, jnp.full_like(z, df))
+        return dist.scale * (z * (2 * cdf - 1) + spread / (df - 1))
+
+
+def student_nll(location, log_scale, df, targets: Array) -> Array:
+    """The NLL without the terms that depend on `df` alone; exact for outliers of any size."""
+    residual = targets - location
+    log_factor = -log_scale - 0.5 * jnp.log(df)
+    log_z = jnp.log(jnp.abs(jnp.where(residual == 0, 1, residual))) + log_factor
+    is_huge = (residual != 0) & (log_z > _LARGEST_PLAIN_LOG_Z)
+    z = multiply_by_exp(residual, jnp.where(is_huge, 0, log_factor))
+    body = jnp.log1p(jnp.square(jnp.where(is_huge, 0, z)))
+    tail = 2 * jnp.where(is_huge, log_z, 0)
+    return log_scale + 0.5 * (df + 1) * jnp.where(is_huge, tail, body)
+
+
+def natural_residual(location, log_scale, df: Array, targets: Array) -> tuple[Scaled, Array]:
+    """`(df + 3) / (df + z^2) * (location - targets)` and `(1 - z^2) / (2 (df + z^2))`."""
+    half_residual = 0.5 * location - 0.5 * targets
+    log_z = jnp.log(jnp.abs(half_residual)) + math.log(2) - log_scale
+    log_factor = jnp.log(df + 3) - jnp.logaddexp(jnp.log(df), 2 * log_z)
+    is_outer = log_z > 0
+    square = jnp.exp(-2 * jnp.abs(log_z))  # z^2 inside the scale, 1/z^2 outside
+    outer = (square - 1) / (2 * (df * square + 1))
+    inner = (1 - square) / (2 * (df + square))
+    return Scaled(half_residual, log_factor + math.log(2)), jnp.where(is_outer, outer, inner)
+
+
+def student_variance(log_scale: Array, df: Array) -> Array:
+    """`scale^2 df / (df - 2)`, inf for `df` in (1, 2] and nan for `df <= 1`."""
+    finite = jnp.exp(2 * log_scale) * df / jnp.where(df > 2, df - 2, 1)
+    return jnp.where(df > 2, finite, jnp.where(df > 1, jnp.inf, jnp.nan))
+
+
+def student_kl(p, p_df: Array, q, q_df: Array) -> Array:
+    """`KL(p || q)` of two Student-t distributions by quadrature in the coordinate of `p`."""
+    largest = 1e60 if p.location.dtype == jnp.float64 else 1e30
+    nodes, weights = (add_node_axis(x, p.location) for x in sinh_sinh(129, largest))
+    p_normalizer, q_normalizer = (
+        student_log_normalizer(jnp.log(p_df))[None],
+        student_log_normalizer(jnp.log(q_df))[None],
+    )
+    p_location, p_log_scale, p_df = p.location[None], p.log_scale[None], p_df[None]
+    q_location, q_log_scale, q_df = q.location[None], q.log_scale[None], q_df[None]
+    # The targets of q, in units of p's scale, so that no huge node meets a tiny scale.
+    shift = multiply_by_exp(q_location - p_location, -p_log_scale)
+    relative = q_log_scale - p_log_scale
+
+    def log_p(z: Array) -> Array:
+        return -student_nll(0.0, jnp.zeros_like(z), p_df, z) - p_normalizer
+
+    def log_ratio(z: Array) -> Array:
+        return log_p(z) + student_nll(shift, relative, q_df, z) + q_normalizer
+
+    return expectation(log_ratio, log_p, nodes, weights)
+
+
+def standard_t_cdf(z: Array, df: Array) -> Array:
+    """The cdf of a standard Student-t."""
+    # df / (df + z^2) without overflow of the square.
+    outside = jnp.abs(z) > jnp.sqrt(df)
+    ratio = jnp.sqrt(df) / jnp.where(outside, jnp.abs(z), 1)
+    ratio_sq, z_sq = jnp.square(ratio), jnp.square(jnp.where(outside, 0, z))
+    weight = jnp.where(outside, ratio_sq / (1 + ratio_sq), df / (df + z_sq))
+    tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), weight)
+    return jnp.where(z < 0, tail, 1 - tail)
+
+
+def standard_t_quantile(probability: Array, df: Array) -> Array:
+    """The quantile of a standard Student-t, by bisection in `asinh(z)` over the upper half."""
+    end = jnp.full_like(df, 300.0 if df.dtype == jnp.float64 else 80.0)
+    tail = jnp.minimum(probability, 1 - probability)
+    log_like = invert_increasing(
+        lambda x: standard_t_cdf(-jnp.sinh(end - x), df), tail, jnp.zeros_like(df), end
+    )
+    z = jnp.where(tail == 0, jnp.inf, jnp.sinh(end - log_like))
+    return jnp.where(probability < 0.5, -z, z)
+
+
+def student_log_normalizer(log_df: Array) -> Array:
+    """`ln(df)/2 + ln(Beta(1/2, df/2))`, accurate up to the Gaussian limit `ln(2 pi)/2`."""
+    log_x = log_df - math.log(2)
+    log_y = jnp.logaddexp(log_x, -math.log(2))
+    # ln(gamma(x) / gamma(x + 1/2)) by remainders; x ln(1 + 1/(2x)) by its series for large x.
+    is_large = log_x > math.log(1e3)
+    x = jnp.exp(jnp.where(is_large, 0, log_x))
+    inverse = jnp.exp(-jnp.where(is_large, log_x, 1))
+    series = 0.5 - inverse * (1 / 8 - inverse * (1 / 24 - inverse / 64))
+    # The softplus is ln(1 + 1/(2x)) with a derivative that does not overflow for tiny x.
+    entropy = jnp.where(is_large, series, x * jax.nn.softplus(-log_x - math.log(2)))
+    remainders = log_gamma_remainder(log_x) - log_gamma_remainder(log_y)
+    return remainders - entropy + 0.5 * (log_df - log_y + 1 + math.log(math.pi))

@@ -1,0 +1,194 @@
+"""The Student-t whose degrees of freedom are predicted as well."""
+
+import math
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax._numerics import Scaled, multiply_by_exp
+from fisher8_jax._special import trigamma_remainder
+from fisher8_jax.families._bisection import broadcast_probability
+from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._scaled import add_scaled
+from fisher8_jax.families._student_t import (
+    natural_residual,
+    standard_t_cdf,
+    standard_t_quantile,
+    student_kl,
+    student_log_normalizer,
+    student_nll,
+    student_variance,
+)
+
+# Series in 1/df of the information about log_df, times df^2; derived in the documentation.
+_SCHUR_SERIES = (3 / 2, -3.0, 7 / 2, -3.0, 11 / 2, -15.0, 15 / 2)
+
+
+@family
+class StudentTLearnedDf(ScalarFamily):
+    """`location + exp(log_scale) * t` with `t` of `v = exp(log_df)` degrees of freedom.
+
+    In the coordinates `(location, log_scale, log_df)` the Fisher information is
+
+        F = | (v+1)/(v+3) exp(-2 log_scale)       0                   0          |
+            |              0                   2v/(v+3)        -2v/((v+1)(v+3))  |
+            |              0               -2v/((v+1)(v+3))   S + 2v/((v+1)^2 (v+3)) |
+
+    with `S = v^2 (trigamma(v/2) - trigamma((v+1)/2)) / 4 - v(v+5)/(2(v+1)(v+3))
+    - 2v/((v+1)^2 (v+3))`, what is left of the information about `log_df` when the scale is unknown.
+    Its inverse has `(v+3)/(v+1) exp(2 log_scale)` for the location and, for the other two,
+
+        F^-1 = | (v+3)/(2v) + 1/((v+1)^2 S)    1/((v+1) S) |
+               |        1/((v+1) S)                1/S     |
+
+    `S` falls as `3 / (2 v^2)`: close to a Gaussian the degrees of freedom cannot be told from data
+    and their natural gradient grows like `v`. Start `log_df` near `ln(5)`, not at a large value.
+
+    Args:
+        location: predicted centres.
+        log_scale: predicted natural logarithms of the scale.
+        log_df: predicted natural logarithms of the degrees of freedom.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dist = StudentTLearnedDf(jnp.zeros(1), jnp.zeros(1), jnp.log(jnp.full(1, 4.0)))
+        >>> dist.variance
+        Array([2.], dtype=float32)
+
+    Reference:
+        Lange, Little and Taylor (1989), appendix B; the reduction to `S` is derived in the
+        documentation of the families.
+    """
+
+    location: Array
+    log_scale: Array
+    log_df: Array
+
+    @property
+    def df(self) -> Array:
+        """`exp(log_df)`."""
+        return jnp.exp(self.log_df)
+
+    @property
+    def scale(self) -> Array:
+        """`exp(log_scale)`."""
+        return jnp.exp(self.log_scale)
+
+    @property
+    def mean(self) -> Array:
+        """`location` where the degrees of freedom exceed 1, else nan."""
+        return jnp.where(self.log_df > 0, self.location, jnp.nan)
+
+    @property
+    def variance(self) -> Array:
+        """`scale^2 df / (df - 2)` where `df > 2`, else infinite (nan for `df <= 1`)."""
+        return student_variance(self.log_scale, self.df)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`log_scale + (df + 1)/2 * ln(1 + z^2 / df) + ln(df)/2 + ln(Beta(1/2, df/2))`.
+
+        Every term depends on a prediction, so `constant` changes nothing.
+        """
+        dist, targets = self.prepare(targets)
+        values = student_nll(dist.location, dist.log_scale, dist.df, targets)
+        return values + student_log_normalizer(dist.log_df)
+
+    def natural(self, cotangent: Self) -> Self:
+        """The inverse Fisher information of the class docstring times `cotangent`."""
+        dist, cotangent = self.widen(), cotangent.widen()
+        df = dist.df
+        location = multiply_by_exp(cotangent.location, 2 * dist.log_scale) * ((df + 3) / (df + 1))
+        reduced = cotangent.log_df + cotangent.log_scale / (df + 1)
+        information, log_information = scale_free_information(dist.log_df)
+        log_df = multiply_by_exp(reduced / information, -log_information)
+        log_scale = cotangent.log_scale * (0.5 * (1 + 3 / df)) + log_df / (df + 1)
+        return type(self)(location, log_scale, log_df)
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """From the bounded residuals of the fixed-df family and the score of `log_df`.
+
+        For large `df` that score is a difference of nearly equal terms. There its limit, without
+        the part shared with the scale, replaces it: `(z^4 - 6 z^2 + 3) / (4 df)`.
+        """
+        dist, targets = self.prepare(targets)
+        df = dist.df
+        location, half_shrink = natural_residual(dist.location, dist.log_scale, df, targets)
+        _, score = jax.jvp(
+            lambda log_df: _terms_of_df(dist, log_df, targets), (dist.log_df,), (jnp.ones_like(df),)
+        )
+        z_sq = jnp.square(multiply_by_exp(targets - dist.location, -dist.log_scale))
+        is_normal = (df > (1e7 if df.dtype == jnp.float64 else 1e4)) & (z_sq < 1e-3 * df)
+        z_sq = jnp.where(is_normal, z_sq, 0)
+        reduced = score + 2 * df / (df + 1) * half_shrink
+        information, log_information = scale_free_information(dist.log_df)
+        limit = (z_sq * (z_sq - 6) + 3) / 6
+        value = jnp.where(is_normal, limit, reduced / information)
+        log_scale = jnp.where(is_normal, dist.log_df, -log_information)
+        shared_scale = log_scale - jax.nn.softplus(dist.log_df)
+        return {
+            "location": location,
+            "log_scale": add_scaled((df + 3) * half_shrink, value, shared_scale),
+            "log_df": Scaled(value, log_scale),
+        }
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """The quadratic form of `F`, as a sum of three squares."""
+        dist, tangent = self.widen(), tangent.widen()
+        df = dist.df
+        location = jnp.square(multiply_by_exp(tangent.location, -dist.log_scale))
+        scale = jnp.square(tangent.log_scale - tangent.log_df / (df + 1))
+        information, log_information = scale_free_information(dist.log_df)
+        shape = information * jnp.square(multiply_by_exp(tangent.log_df, 0.5 * log_information))
+        return ((df + 1) * location + 2 * df * scale) / (df + 3) + shape
+
+    def kl(self, other: Self) -> Array:
+        """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`."""
+        dist, other = self.widen(), other.widen()
+        return student_kl(dist, dist.df, other, other.df)
+
+    def cdf(self, targets: Array) -> Array:
+        """The regularised incomplete beta function; it has no derivative in `log_df`."""
+        dist, targets = self.prepare(targets)
+        z = multiply_by_exp(targets - dist.location, -dist.log_scale)
+        return standard_t_cdf(z, dist.df)
+
+    def quantile(self, probability: Array) -> Array:
+        """By bisection of the cdf; `probability` broadcasts against the batch."""
+        dist = self.widen()
+        probability, location, scale, df = broadcast_probability(
+            probability, self.batch_shape, dist.location, dist.scale, dist.df
+        )
+        return location + scale * standard_t_quantile(probability, df)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """`location + scale * t`."""
+        shape = (*sample_shape, *self.batch_shape)
+        noise = jax.random.t(key, jnp.broadcast_to(self.df, shape), shape, self.location.dtype)
+        return jnp.broadcast_to(self.location, shape) + jnp.broadcast_to(self.scale, shape) * noise
+
+
+def scale_free_information(log_df: Array) -> tuple[Array, Array]:
+    """`S` of the class docstring as `value * exp(log_scale)`.
+
+    By its series in `1 / df` where the closed form would cancel.
+    """
+    is_large = log_df > math.log(1000.0 if log_df.dtype == jnp.float64 else 30.0)
+    small = jnp.where(is_large, 0, log_df)
+    df = jnp.exp(small)
+    log_x, log_y = small - math.log(2), jnp.logaddexp(small, 0.0) - math.log(2)
+    ratio = jnp.exp(log_x - log_y)
+    trigammas = trigamma_remainder(log_x) - jnp.square(ratio) * trigamma_remainder(log_y)
+    known = df * (df + 5) / (2 * (df + 1) * (df + 3)) + 2 * df / ((df + 1) ** 2 * (df + 3))
+    body = trigammas + 0.5 * ratio - known
+    inverse = jnp.exp(-jnp.where(is_large, log_df, 1))
+    series = jnp.zeros_like(inverse)
+    for coefficient in reversed(_SCHUR_SERIES):
+        series = series * inverse + coefficient
+    return jnp.where(is_large, series, body), jnp.where(is_large, -2 * log_df, 0)
+
+
+def _terms_of_df(dist: StudentTLearnedDf, log_df: Array, targets: Array) -> Array:
+    values = student_nll(dist.location, dist.log_scale, jnp.exp(log_df), targets)
+    return values + student_log_normalizer(log_df)

@@ -1,0 +1,187 @@
+"""The zero-inflated Poisson: counts with more zeros than a rate explains."""
+
+import math
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import gammaincc, gammaln
+
+from fisher8_jax._numerics import Scaled, multiply_by_exp
+from fisher8_jax.families._bisection import broadcast_probability, smallest_count
+from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._poisson import counts
+
+
+@family
+class ZeroInflatedPoisson(ScalarFamily):
+    """0 with probability `h = sigmoid(logit_zero)`, else a Poisson count of rate `exp(log_rate)`.
+
+    With `e = exp(-rate)`, the probability of a zero `p0 = h + (1-h) e` and the chance
+    `q = 1 - e - rate e` of at least two events, in the coordinates `(logit_zero, log_rate)`
+
+        F    = | h^2 (1-h) (1-e) / p0               -h (1-h) rate e / p0            |
+               | -h (1-h) rate e / p0       (1-h) rate (1 - h rate e / p0)          |
+
+        F^-1 = (1/q) * | (p0 - h rate e) / (h^2 (1-h))       e / (h (1-h))          |
+                       |       e / (h (1-h))             (1-e) / ((1-h) rate)       |
+
+    and the natural gradient of the NLL is
+
+        targets = 0:  (-1/h, 0)
+        targets > 0:  (p0 + (1-h) rate e - targets e) / (h (1-h) q),
+                      (rate - (1-e) targets) / ((1-h) rate q)
+
+    so a zero moves only the probability of the extra zeros.
+
+    Args:
+        logit_zero: predicted log-odds of an extra zero.
+        log_rate: predicted natural logarithms of the rate of the Poisson part.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dist = ZeroInflatedPoisson(jnp.zeros(1), jnp.zeros(1))
+        >>> dist.mean, dist.variance
+        (Array([0.5], dtype=float32), Array([0.75], dtype=float32))
+
+    Reference:
+        Lambert (1992), Zero-inflated Poisson regression; the inverse is derived in the
+        documentation of the families.
+    """
+
+    logit_zero: Array
+    log_rate: Array
+
+    support = "counts"
+
+    @property
+    def rate(self) -> Array:
+        """`exp(log_rate)`, the rate of the Poisson part."""
+        return jnp.exp(self.log_rate)
+
+    @property
+    def mean(self) -> Array:
+        """`(1 - h) rate`."""
+        return jax.nn.sigmoid(-self.logit_zero) * self.rate
+
+    @property
+    def variance(self) -> Array:
+        """`(1 - h) rate (1 + h rate)`."""
+        return self.mean * (1 + jax.nn.sigmoid(self.logit_zero) * self.rate)
+
+    def nll(self, targets: Array, *, constant: bool = True) -> Array:
+        """`-ln(h + (1-h) e)` for zeros, `-ln(1-h)` plus the Poisson NLL for others.
+
+        Infinite for what is not a count. No term is a constant, so `constant` changes nothing.
+        """
+        dist, targets = self.prepare(targets)
+        safe, is_inside = counts(targets)
+        log_some = jax.nn.log_sigmoid(-dist.logit_zero)
+        positive = dist.rate - safe * dist.log_rate + gammaln(safe + 1) - log_some
+        values = jnp.where(safe == 0, -_log_zero(dist), positive)
+        return jnp.where(is_inside, values, jnp.inf)
+
+    def natural(self, cotangent: Self) -> Self:
+        """The inverse Fisher information of the class docstring times `cotangent`."""
+        dist, cotangent = self.widen(), cotangent.widen()
+        h, e, rate = jax.nn.sigmoid(dist.logit_zero), jnp.exp(-dist.rate), dist.rate
+        zero = cotangent.logit_zero / h
+        count = cotangent.log_rate
+        p0 = jnp.exp(_log_zero(dist))
+        log_scale = -jax.nn.log_sigmoid(-dist.logit_zero) - _log_two_or_more(dist.log_rate)
+        return type(self)(
+            multiply_by_exp((p0 - h * rate * e) * zero + e * count, log_scale) / h,
+            multiply_by_exp(e * zero + _some_over_rate(rate) * count, log_scale),
+        )
+
+    def natural_score(self, targets: Array) -> dict[str, Scaled]:
+        """The closed forms of the class docstring; nan for what is not a count."""
+        dist, targets = self.prepare(targets)
+        safe, is_count = counts(targets)
+        rate, e = dist.rate, jnp.exp(-dist.rate)
+        some = jax.nn.sigmoid(-dist.logit_zero)
+        p0 = jnp.exp(_log_zero(dist))
+        log_h, log_some = (jax.nn.log_sigmoid(x) for x in (dist.logit_zero, -dist.logit_zero))
+        log_scale = -log_some - _log_two_or_more(dist.log_rate)
+        is_zero = safe == 0
+        zero = jnp.where(is_zero, -1, p0 + some * rate * e - safe * e)
+        count = jnp.where(is_zero, 0, 1 - _some_over_rate(rate) * safe)
+        return {
+            "logit_zero": Scaled(
+                jnp.where(is_count, zero, jnp.nan), jnp.where(is_zero, 0, log_scale) - log_h
+            ),
+            "log_rate": Scaled(jnp.where(is_count, count, jnp.nan), log_scale),
+        }
+
+    def fisher_norm_sq(self, tangent: Self) -> Array:
+        """The quadratic form of `F`."""
+        dist, tangent = self.widen(), tangent.widen()
+        h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
+        rate, e = dist.rate, jnp.exp(-dist.rate)
+        p0 = jnp.exp(_log_zero(dist))
+        zero, count = h * tangent.logit_zero, tangent.log_rate
+        mixed = -jnp.expm1(-rate) / p0 * jnp.square(zero) - 2 * rate * e / p0 * zero * count
+        return some * (mixed + rate * (1 - h * rate * e / p0) * jnp.square(count))
+
+    def kl(self, other: Self) -> Array:
+        """The closed form: the zeros, then the positive counts in expectation."""
+        p, q = self.widen(), other.widen()
+        log_p0, log_q0 = _log_zero(p), _log_zero(q)
+        log_some = jax.nn.log_sigmoid(-p.logit_zero) - jax.nn.log_sigmoid(-q.logit_zero)
+        some = jax.nn.sigmoid(-p.logit_zero) * -jnp.expm1(-p.rate)
+        positive = some * (log_some - p.rate + q.rate) + p.mean * (p.log_rate - q.log_rate)
+        return jnp.exp(log_p0) * (log_p0 - log_q0) + positive
+
+    def cdf(self, targets: Array) -> Array:
+        """The probability of at most `floor(targets)`."""
+        dist, targets = self.prepare(targets)
+        return _cdf(dist.logit_zero, dist.rate, targets)
+
+    def quantile(self, probability: Array) -> Array:
+        """The smallest count whose cdf reaches `probability`, as a float; by bisection."""
+        dist = self.widen()
+        probability, logit, rate = broadcast_probability(
+            probability, self.batch_shape, dist.logit_zero, dist.rate
+        )
+        upper = rate + 10 * jnp.sqrt(rate) + 10
+        return smallest_count(lambda n: _cdf(logit, rate, n), probability, upper)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Counts as floating-point numbers of the predictions' dtype."""
+        shape = (*sample_shape, *self.batch_shape)
+        zero_key, count_key = jax.random.split(key)
+        chance = jnp.broadcast_to(jax.nn.sigmoid(self.logit_zero), shape)
+        is_extra = jax.random.bernoulli(zero_key, chance, shape)
+        draws = jax.random.poisson(count_key, jnp.broadcast_to(self.rate, shape), shape)
+        return jnp.where(is_extra, 0, draws).astype(self.log_rate.dtype)
+
+
+def _log_zero(dist: ZeroInflatedPoisson) -> Array:
+    """`ln(p0)`."""
+    log_some = jax.nn.log_sigmoid(-dist.logit_zero)
+    return jnp.logaddexp(jax.nn.log_sigmoid(dist.logit_zero), log_some - dist.rate)
+
+
+def _log_two_or_more(log_rate: Array) -> Array:
+    """`ln(1 - exp(-rate) (1 + rate))`, the chance of at least two events; `2 log_rate` below."""
+    is_small = log_rate < 0
+    rate = jnp.exp(jnp.where(is_small, log_rate, 0))
+    # (exp(rate) - 1 - rate) / rate^2 by its series, which converges fast for rates below 1.
+    series = jnp.zeros_like(rate)
+    for n in range(20, 1, -1):
+        series = series * rate + 1 / math.factorial(n)
+    large = jnp.exp(jnp.where(is_small, 0, log_rate))
+    body = jnp.log1p(-jnp.exp(-large) * (1 + large))
+    return jnp.where(is_small, 2 * log_rate - rate + jnp.log(series), body)
+
+
+def _some_over_rate(rate: Array) -> Array:
+    """`(1 - exp(-rate)) / rate`, 1 at 0."""
+    return -jnp.expm1(-rate) / rate
+
+
+def _cdf(logit_zero: Array, rate: Array, targets: Array) -> Array:
+    whole = jnp.floor(jnp.maximum(targets, 0))
+    some = jax.nn.sigmoid(-logit_zero) * gammaincc(whole + 1, rate)
+    return jnp.where(targets < 0, 0, jax.nn.sigmoid(logit_zero) + some)

@@ -1,0 +1,129 @@
+"""What a head puts out and what distribution that makes: the link between the two.
+
+Three instances fix the vocabulary:
+
+* "log_variance": two raw outputs `mean` and `log_variance`, which are the Gaussian's own fields.
+* "soft_bounds": two raw outputs, and two *learned* bounds that are parameters of the head but do
+  not depend on its input.
+* `family_link(MultivariateGaussian, mean=(2,), log_diagonal=(2,), off_diagonal=(1,))`: outputs
+  with axes of their own.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax.families._contract import Family
+from fisher8_jax.families._gaussian import Gaussian
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """How raw outputs become a distribution.
+
+    Args:
+        make: the distribution from all raw outputs and learned constants, by keyword.
+        outputs: name and own axes of every raw output; the first is the location, which alone
+            trains the trunk of a severed head.
+        learned: name and first value of constants that are learned, one per target coordinate.
+        raw_of_moments: the raw outputs that make a given mean and variance, where that has a closed
+            form.
+    """
+
+    make: Callable[..., Family]
+    outputs: tuple[tuple[str, tuple[int, ...]], ...]
+    learned: tuple[tuple[str, float], ...] = ()
+    raw_of_moments: Callable[[Array, Array], dict[str, Array]] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The raw outputs in order."""
+        return tuple(name for name, _ in self.outputs)
+
+
+_MEAN_AND_RAW: tuple[tuple[str, tuple[int, ...]], ...] = (("mean", ()), ("raw", ()))
+_MIN_LOG_VARIANCE, _MAX_LOG_VARIANCE = -10.0, 0.5
+
+
+def _inverse_softplus(y: Array) -> Array:
+    """`ln(exp(y) - 1)`, in a form that does not overflow."""
+    return y + jnp.log(-jnp.expm1(-y))
+
+
+def _raw_soft_bounds(mean: Array, variance: Array) -> dict[str, Array]:
+    below = _MIN_LOG_VARIANCE + _inverse_softplus(jnp.log(variance) - _MIN_LOG_VARIANCE)
+    return {"mean": mean, "raw": _MAX_LOG_VARIANCE - _inverse_softplus(_MAX_LOG_VARIANCE - below)}
+
+
+LINKS: Mapping[str, Link] = {
+    "log_variance": Link(
+        Gaussian,
+        (("mean", ()), ("log_variance", ())),
+        raw_of_moments=lambda mean, var: {"mean": mean, "log_variance": jnp.log(var)},
+    ),
+    "softplus_std": Link(
+        Gaussian.from_softplus_std,
+        _MEAN_AND_RAW,
+        raw_of_moments=lambda mean, var: {"mean": mean, "raw": _inverse_softplus(jnp.sqrt(var))},
+    ),
+    "softplus_variance": Link(
+        Gaussian.from_softplus_variance,
+        _MEAN_AND_RAW,
+        raw_of_moments=lambda mean, var: {"mean": mean, "raw": _inverse_softplus(var)},
+    ),
+    "soft_bounds": Link(
+        Gaussian.from_soft_bounds,
+        _MEAN_AND_RAW,
+        learned=(("min_log_variance", _MIN_LOG_VARIANCE), ("max_log_variance", _MAX_LOG_VARIANCE)),
+        raw_of_moments=_raw_soft_bounds,
+    ),
+}
+
+
+def family_link(
+    family: type[Family], *, hyper_parameters: Mapping[str, Any] | None = None, **axes: Any
+) -> Link:
+    """The link whose raw outputs are the fields of `family` themselves.
+
+    Args:
+        family: a likelihood in unconstrained coordinates.
+        hyper_parameters: its static fields, such as degrees of freedom.
+        **axes: for fields with axes of their own, the shape of these, by the name of the field.
+
+    Returns:
+        A link for `DistributionHead`.
+
+    Example:
+        >>> from fisher8_jax import Gaussian
+        >>> family_link(Gaussian).names
+        ('mean', 'log_variance')
+    """
+    fields = dataclasses.fields(family)  # type: ignore[arg-type]
+    names = [field.name for field in fields if not field.metadata.get("static", False)]
+    unknown = sorted(set(axes) - set(names))
+    if unknown:
+        raise ValueError(
+            f"`{unknown[0]}` is not a field of {family.__name__} with array values. It has: "
+            f"{', '.join(names)}."
+        )
+    static = dict(hyper_parameters or {})
+
+    def make(**raw: Any) -> Family:
+        return family(**raw, **static)
+
+    return Link(make, tuple((name, tuple(axes.get(name, ()))) for name in names))
+
+
+def check_link(link: str | Link) -> Link:
+    """The link by name, or an error that lists the names."""
+    if isinstance(link, Link):
+        return link
+    if not isinstance(link, str) or link not in LINKS:
+        raise ValueError(
+            f"`link` must be a `Link`, for instance `family_link(Laplace)`, or one of "
+            f"{', '.join(map(repr, LINKS))}, got {link!r}."
+        )
+    return LINKS[link]

@@ -1,0 +1,3 @@
+"""The head for Flax Linen."""
+
+from fisher8_jax.heads.linen._head import DistributionHead as DistributionHead

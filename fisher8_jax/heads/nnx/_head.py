@@ -1,0 +1,103 @@
+"""The head for Flax NNX."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from fisher8_jax.families._contract import Family
+from fisher8_jax.heads._links import Link, check_link
+from fisher8_jax.heads._outputs import (
+    correct_if,
+    flat_sizes,
+    make_distribution,
+    output_biases,
+)
+
+_LECUN_NORMAL = nnx.initializers.lecun_normal()
+
+
+class DistributionHead(nnx.Module):
+    """From features to a predicted distribution, one linear layer per raw output.
+
+    The layers and the link compute in at least float32, whatever the dtype of the features.
+
+    Args:
+        in_features: the number of features.
+        link: 'log_variance', 'softplus_std', 'softplus_variance', 'soft_bounds', or a `Link` such
+            as `family_link(Laplace)`.
+        target_shape: the shape of one row of predictions, () for one target per row.
+        severed: True lets only the first raw output, the location, train what is below the head,
+            as Faithful does.
+        initial: first biases by the name of the raw output; `initial_outputs(link, targets)` makes
+            them from data. Zeros by default.
+        kernel_init: the initialiser of all kernels.
+        rngs: the random streams of NNX.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from flax import nnx
+        >>> from fisher8_jax.heads.nnx import DistributionHead
+        >>> head = DistributionHead(7, target_shape=(2,), rngs=nnx.Rngs(0))
+        >>> dist = head(jnp.ones((5, 7), jnp.bfloat16))
+        >>> dist.mean.shape, dist.mean.dtype
+        ((5, 2), dtype('float32'))
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        link: str | Link = "log_variance",
+        target_shape: tuple[int, ...] = (),
+        severed: bool = False,
+        initial: Mapping[str, Any] | None = None,
+        kernel_init: Callable[..., Array] = _LECUN_NORMAL,
+        rngs: nnx.Rngs,
+    ):
+        self.link = check_link(link)
+        self.target_shape = tuple(target_shape)
+        self.severed = severed
+        biases = output_biases(self.link, self.target_shape, initial)
+        layers = {}
+        for name, size in flat_sizes(self.link, self.target_shape).items():
+            layer = nnx.Linear(
+                in_features, size, param_dtype=jnp.float32, kernel_init=kernel_init, rngs=rngs
+            )
+            layer.bias = nnx.Param(jnp.asarray(biases[name]))
+            layers[name] = layer
+        self.layers = nnx.Dict(layers)
+        self.learned = nnx.Dict(
+            {
+                name: nnx.Param(jnp.full(self.target_shape, value, jnp.float32))
+                for name, value in self.link.learned
+            }
+        )
+
+    def __call__(
+        self,
+        features: Array,
+        *,
+        correct: bool = False,
+        where: Array | None = None,
+        axis: int | tuple[int, ...] = 0,
+    ) -> Family:
+        """The predicted distribution for each row.
+
+        Args:
+            features: any batch axes, features last.
+            correct: True back-propagates what follows by the Fisher8 rule (`fisher8`). Leave it
+                False for predictions and for the KL radius.
+            where: the mask of `fisher8`.
+            axis: the batch axis or axes of `fisher8`.
+
+        Returns:
+            A distribution of batch shape `features.shape[:-1] + target_shape`.
+        """
+        learned = {name: param[...] for name, param in self.learned.items()}
+        dist = make_distribution(
+            self.link, self.target_shape, features, self.layers, learned, severed=self.severed
+        )
+        return correct_if(correct, dist, axis, where)

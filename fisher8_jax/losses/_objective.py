@@ -1,0 +1,173 @@
+"""One interface for a training loop that may use any loss: state, randomness and penalty included.
+
+Most losses are functions of a batch and nothing else. Three need more: `trustable` keeps a
+reference per training point, `collier` draws random numbers, `wong_toi` penalises parameters. An
+`Objective` gives every loss all of these, so that a loop passes everything always and never asks
+which method it runs. What a method does not need is an empty tuple or a 0, which cost nothing.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax._fisher8 import fisher8_nll
+from fisher8_jax.losses._beta_nll import beta_nll
+from fisher8_jax.losses._checks import check_hyperparameter_names, check_name
+from fisher8_jax.losses._collier import collier
+from fisher8_jax.losses._faithful import faithful
+from fisher8_jax.losses._gaussian_nll import gaussian_nll
+from fisher8_jax.losses._natural_gradient import natural_gradient
+from fisher8_jax.losses._natural_nll import natural_nll
+from fisher8_jax.losses._trustable import (
+    gather_references,
+    init_references,
+    refresh_references,
+    trustable,
+)
+from fisher8_jax.losses._unit_variance import unit_variance
+from fisher8_jax.losses._wong_toi import wong_toi, wong_toi_penalty
+
+# The losses by name, so that one string switches the method.
+LOSSES: Mapping[str, Callable[..., Array]] = MappingProxyType(
+    {
+        "unit_variance": unit_variance,
+        "gaussian_nll": gaussian_nll,
+        "beta_nll": beta_nll,
+        "faithful": faithful,
+        "natural_nll": natural_nll,
+        "trustable": trustable,
+        "collier": collier,
+        "wong_toi": wong_toi,
+        "natural_gradient": natural_gradient,
+        "fisher8": fisher8_nll,
+    }
+)
+"""Every loss by the name of its function."""
+
+State = Any
+
+
+class Objective(NamedTuple):
+    """A loss together with the state, the randomness and the penalty it needs.
+
+    * `init(predictions)` makes the state from the predictions for all training points.
+    * `values(state, dist, targets, *, indices, key, where=None, weights=None)` gives one value per
+      element of a batch; `indices` are the positions of its points in the training set, `key` is a
+      random key for this step alone.
+    * `penalty(mean_params, precision_params)` is a scalar to add to the mean of the values.
+    * `refresh(state, predictions)` renews the state when an epoch begins.
+    """
+
+    init: Callable[[Any], State]
+    values: Callable[..., Array]
+    penalty: Callable[[Any, Any], Array]
+    refresh: Callable[[State, Any], State]
+
+
+def make_objective(name: str, **hyperparameters: Any) -> Objective:
+    """The objective of the loss called `name`, with its hyper-parameters fixed.
+
+    A loop that runs every method:
+
+        state = objective.init(predict(params, all_inputs))
+        for each epoch:
+            state = objective.refresh(state, predict(params, all_inputs))
+            for each batch, inside the differentiated function:
+                values = objective.values(state, dist, targets, indices=indices, key=key)
+                loss = values.mean() + objective.penalty(mean_params, precision_params)
+
+    Args:
+        name: one of the names in `LOSSES`.
+        **hyperparameters: keyword arguments of that loss; for `wong_toi` also those of
+            `wong_toi_penalty`.
+
+    Returns:
+        Four pure functions; see `Objective`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist, targets = Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([1.0, 2.0])
+        >>> key, indices = jax.random.key(0), jnp.arange(2)
+        >>> for name in ("unit_variance", "trustable"):
+        ...     objective = make_objective(name)
+        ...     state = objective.init(dist)
+        ...     print(objective.values(state, dist, targets, indices=indices, key=key).round(3))
+        [0.5 2. ]
+        [0.01 0.05]
+    """
+    check_name(name, LOSSES)
+    return _BUILDERS.get(name, _plain)(name, hyperparameters)
+
+
+def _no_state(predictions: Any) -> State:
+    return ()
+
+
+def _keep_state(state: State, predictions: Any) -> State:
+    return state
+
+
+def _no_penalty(mean_params: Any, precision_params: Any) -> Array:
+    return jnp.asarray(0.0)  # weakly typed: it must not widen the loss
+
+
+def _plain(name: str, hyperparameters: dict[str, Any]) -> Objective:
+    loss = LOSSES[name]
+    check_hyperparameter_names(name, hyperparameters, _keywords(loss))
+
+    def values(state, dist, targets, *, indices, key, where=None, weights=None):
+        return loss(dist, targets, where=where, weights=weights, **hyperparameters)
+
+    return Objective(_no_state, values, _no_penalty, _keep_state)
+
+
+def _collier(name: str, hyperparameters: dict[str, Any]) -> Objective:
+    check_hyperparameter_names(name, hyperparameters, _keywords(collier) - {"key"})
+
+    def values(state, dist, targets, *, indices, key, where=None, weights=None):
+        return collier(dist, targets, where=where, weights=weights, key=key, **hyperparameters)
+
+    return Objective(_no_state, values, _no_penalty, _keep_state)
+
+
+def _trustable(name: str, hyperparameters: dict[str, Any]) -> Objective:
+    check_hyperparameter_names(name, hyperparameters, _keywords(trustable) - {"reference"})
+    bounds = {k: v for k, v in hyperparameters.items() if k in ("mean_bound", "scale_bound")}
+
+    def values(state, dist, targets, *, indices, key, where=None, weights=None):
+        reference = gather_references(state, indices)
+        return trustable(
+            dist, targets, reference=reference, where=where, weights=weights, **hyperparameters
+        )
+
+    refresh = functools.partial(refresh_references, **bounds)
+    return Objective(init_references, values, _no_penalty, refresh)
+
+
+def _wong_toi(name: str, hyperparameters: dict[str, Any]) -> Objective:
+    penalty_names = _keywords(wong_toi_penalty)
+    check_hyperparameter_names(name, hyperparameters, _keywords(wong_toi) | penalty_names)
+    of_loss = {k: v for k, v in hyperparameters.items() if k in _keywords(wong_toi)}
+    of_penalty = {k: v for k, v in hyperparameters.items() if k in penalty_names}
+    plain = _plain(name, of_loss)
+    return plain._replace(penalty=functools.partial(wong_toi_penalty, **of_penalty))
+
+
+def _keywords(function: Callable[..., Any]) -> set[str]:
+    """The hyper-parameters of a loss: its keyword-only arguments but mask and weights."""
+    parameters = inspect.signature(function).parameters.values()
+    names = {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    return names - {"where", "weights"}
+
+
+_BUILDERS: dict[str, Callable[[str, dict[str, Any]], Objective]] = {
+    "collier": _collier,
+    "trustable": _trustable,
+    "wong_toi": _wong_toi,
+}

@@ -1,0 +1,210 @@
+"""Central prediction intervals: how often they hold the target, and how wide they are.
+
+The central interval of level `c` runs from the quantile `(1 - c)/2` to the quantile `(1 + c)/2`.
+"""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax._checks import check_targets
+from fisher8_jax._trees import register_tree
+from fisher8_jax.metrics._checks import Axis, check_levels
+from fisher8_jax.metrics._predictive import Predictive
+from fisher8_jax.metrics._reduction import Points, Statistic, mean_per_level, prepare, reduce
+
+ONE_SIGMA = math.erf(1 / math.sqrt(2))
+INTERVAL_LEVELS = (0.5, ONE_SIGMA, 0.9, 0.95)
+
+
+@register_tree
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Intervals at several levels: `lower` and `upper` have the levels on their last axis.
+
+    Args:
+        lower: lower ends, `batch_shape + (number of levels,)`.
+        upper: upper ends, the same shape.
+        levels: the nominal levels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> interval = Interval(jnp.array([[-1.0]]), jnp.array([[1.0]]), levels=(0.9,))
+        >>> interval.contains(jnp.array([0.5]))
+        Array([[ True]], dtype=bool)
+    """
+
+    lower: Array
+    upper: Array
+    levels: tuple[float, ...] = dataclasses.field(metadata={"static": True})
+
+    @property
+    def width(self) -> Array:
+        """`upper - lower`."""
+        return self.upper - self.lower
+
+    def contains(self, targets: Array) -> Array:
+        """Whether `lower <= targets <= upper`, ends included; nan ends hold nothing."""
+        y = self._spread(targets)
+        return (self.lower <= y) & (y <= self.upper)
+
+    def score(self, targets: Array) -> Array:
+        """The width plus `2 / (1 - level)` times the distance of a target outside."""
+        y = self._spread(targets)
+        miss = jnp.maximum(self.lower - y, 0) + jnp.maximum(y - self.upper, 0)
+        rate = jnp.asarray([2 / (1 - level) for level in self.levels], miss.dtype)
+        return self.width + jnp.broadcast_to(rate, miss.shape) * miss
+
+    def _spread(self, targets: Array) -> Array:
+        targets = check_targets(targets, self.lower.shape[:-1])
+        return jnp.broadcast_to(targets[..., None], self.lower.shape)
+
+
+def central_interval(dist: Predictive, *, levels: tuple[float, ...] = INTERVAL_LEVELS) -> Interval:
+    """The central intervals of `dist`, element by element.
+
+    Args:
+        dist: the predicted distributions.
+        levels: nominal levels, by default 50 %, 68.3 % (one standard deviation), 90 % and 95 %.
+
+    Returns:
+        The intervals, levels on the last axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> interval = central_interval(Gaussian(jnp.zeros(1), jnp.zeros(1)), levels=(0.95,))
+        >>> round(float(interval.upper[0, 0]), 3)
+        1.96
+    """
+    levels = check_levels(levels)
+
+    tails = [0.5 * (1 - level) for level in levels] + [0.5 * (1 + level) for level in levels]
+
+    def quantile(probability: Array) -> Array:
+        return dist.quantile(jnp.broadcast_to(probability, dist.batch_shape))
+
+    # Mapped rather than repeated: one copy of the quantile function in the compiled program.
+    ends = jax.vmap(quantile, out_axes=-1)(jnp.asarray(tails, dist.mean.dtype))
+    return Interval(ends[..., : len(levels)], ends[..., len(levels) :], levels)
+
+
+def coverage(
+    dist: Predictive,
+    targets: Array,
+    *,
+    axis: Axis = 0,
+    where: Array | None = None,
+    levels: tuple[float, ...] = INTERVAL_LEVELS,
+) -> Array:
+    """The share of targets inside the central interval of each level; honest if it is the level.
+
+    A non-finite prediction covers nothing.
+
+    Args:
+        dist: see `rmse`.
+        targets: see `rmse`.
+        axis: see `rmse`.
+        where: see `rmse`.
+        levels: see `central_interval`.
+
+    Returns:
+        Shape of the remaining coordinates plus one last axis of levels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
+        >>> coverage(dist, jnp.array([0.5, 1.8]), levels=(0.5, 0.95))
+        Array([0.5, 1. ], dtype=float32)
+    """
+    points = prepare(dist, targets, where, axis)
+    interval = central_interval(points.dist, levels=levels)
+    return reduce(points, coverage_statistic(points, interval))
+
+
+def interval_width(
+    dist: Predictive,
+    targets: Array,
+    *,
+    axis: Axis = 0,
+    where: Array | None = None,
+    levels: tuple[float, ...] = INTERVAL_LEVELS,
+) -> Array:
+    """The mean width of the central interval of each level, in units of the targets.
+
+    Args:
+        dist: see `rmse`.
+        targets: see `rmse`; without influence here, but `where` may leave out missing ones.
+        axis: see `rmse`.
+        where: see `rmse`.
+        levels: see `central_interval`.
+
+    Returns:
+        Shape of the remaining coordinates plus one last axis of levels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
+        >>> round(float(interval_width(dist, jnp.zeros(2), levels=(0.95,))[0]), 2)
+        3.92
+    """
+    points = prepare(dist, targets, where, axis)
+    interval = central_interval(points.dist, levels=levels)
+    return reduce(points, width_statistic(points, interval))
+
+
+def interval_score(
+    dist: Predictive,
+    targets: Array,
+    *,
+    axis: Axis = 0,
+    where: Array | None = None,
+    levels: tuple[float, ...] = INTERVAL_LEVELS,
+) -> Array:
+    """The mean of `width + 2 / (1 - level) * distance outside`; smaller is better.
+
+    Args:
+        dist: see `rmse`.
+        targets: see `rmse`.
+        axis: see `rmse`.
+        where: see `rmse`.
+        levels: see `central_interval`.
+
+    Returns:
+        Shape of the remaining coordinates plus one last axis of levels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist = Gaussian(jnp.zeros(1), jnp.zeros(1))
+        >>> round(float(interval_score(dist, jnp.array([2.0]), levels=(0.95,))[0]), 2)
+        5.52
+
+    Reference:
+        Gneiting and Raftery, Strictly proper scoring rules, JASA 2007, eq. 43.
+    """
+    points = prepare(dist, targets, where, axis)
+    interval = central_interval(points.dist, levels=levels)
+    return reduce(points, interval_score_statistic(points, interval))
+
+
+def coverage_statistic(points: Points, interval: Interval) -> Statistic:
+    inside = interval.contains(points.targets) & points.finite[..., None]
+    return mean_per_level(points.share(inside))
+
+
+def width_statistic(points: Points, interval: Interval) -> Statistic:
+    return mean_per_level(_loud(points, interval.width))
+
+
+def interval_score_statistic(points: Points, interval: Interval) -> Statistic:
+    return mean_per_level(_loud(points, interval.score(points.targets)))
+
+
+def _loud(points: Points, values: Array) -> Array:
+    return jnp.where(points.finite[..., None], values, jnp.nan)

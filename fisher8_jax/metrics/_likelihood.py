@@ -1,0 +1,151 @@
+"""Scores that use the predicted variance as a likelihood does."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax.metrics._checks import Axis
+from fisher8_jax.metrics._predictive import Predictive, log_variance
+from fisher8_jax.metrics._reduction import (
+    Points,
+    Statistic,
+    plain_mean,
+    prepare,
+    reduce,
+    root_mean_square,
+)
+
+_CHALLENGE_ERROR_WEIGHT = 1000.0
+
+
+def nll(
+    dist: Predictive,
+    targets: Array,
+    *,
+    axis: Axis = 0,
+    where: Array | None = None,
+    constant: bool = True,
+) -> Array:
+    """The mean negative log-likelihood in nats.
+
+    Args:
+        dist: see `rmse`.
+        targets: see `rmse`.
+        axis: see `rmse`.
+        where: see `rmse`.
+        constant: False leaves out what depends on nothing, for the Gaussian `ln(2 pi)/2 = 0.919`.
+            Papers differ in this, so say which one is meant beside every figure.
+
+    Returns:
+        One value per remaining coordinate.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> nll(Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([0.0, 2.0]), constant=False)
+        Array(1., dtype=float32)
+    """
+    points = prepare(dist, targets, where, axis, scalar=False)
+    return reduce(points, nll_statistic(points, constant=constant))
+
+
+def mean_z_squared(
+    dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None
+) -> Array:
+    """The mean squared standardised residual `mean((targets - mean)^2 / variance)`.
+
+    1 for an honest variance, above 1 for an overconfident one. It is also the factor on the
+    variance that minimises the Gaussian NLL.
+
+    Args:
+        dist: see `rmse`.
+        targets: see `rmse`.
+        axis: see `rmse`.
+        where: see `rmse`.
+
+    Returns:
+        One value per remaining coordinate.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> mean_z_squared(Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([0.0, 2.0]))
+        Array(2., dtype=float32)
+    """
+    points = prepare(dist, targets, where, axis)
+    return reduce(points, mean_z_squared_statistic(points))
+
+
+def sharpness(
+    dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None
+) -> Array:
+    """The root mean predicted variance `sqrt(mean(variance))`, in units of the targets.
+
+    The targets have no influence, except that elements whose target is missing can be left out by
+    `where`. A small value is good only together with good calibration; it equals the RMSE when the
+    variance is right on average.
+
+    Args:
+        dist: see `rmse`.
+        targets: see `rmse`.
+        axis: see `rmse`.
+        where: see `rmse`.
+
+    Returns:
+        One value per remaining coordinate.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist = Gaussian.from_std(mean=jnp.zeros(2), std=jnp.array([1.0, 7.0]))
+        >>> round(float(sharpness(dist, jnp.zeros(2))), 4)
+        5.0
+    """
+    points = prepare(dist, targets, where, axis)
+    return reduce(points, sharpness_statistic(points))
+
+
+def weak_lensing_score(
+    dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None
+) -> Array:
+    """The score of the weak-lensing challenge, `-mean(z^2 + ln(variance) + 1000 (error)^2)`.
+
+    Larger is better. The challenge adds the two cosmological parameters: `.sum()` of the result is
+    its score. Its own program also floors that sum at -1e6, which is not done here.
+
+    Args:
+        dist: see `rmse`; the factor 1000 belongs to physical units, so unscale first.
+        targets: see `rmse`.
+        axis: see `rmse`.
+        where: see `rmse`.
+
+    Returns:
+        One term per remaining coordinate, to be added up.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist = Gaussian(mean=jnp.zeros((1, 2)), log_variance=jnp.full((1, 2), -4.0))
+        >>> weak_lensing_score(dist, jnp.zeros((1, 2))).sum()
+        Array(8., dtype=float32)
+    """
+    points = prepare(dist, targets, where, axis)
+    return reduce(points, weak_lensing_statistic(points))
+
+
+def nll_statistic(points: Points, *, constant: bool) -> Statistic:
+    return plain_mean(points.loud(points.dist.nll(points.targets, constant=constant)))
+
+
+def mean_z_squared_statistic(points: Points) -> Statistic:
+    return plain_mean(jnp.square(points.z))
+
+
+def sharpness_statistic(points: Points) -> Statistic:
+    std = jnp.exp(0.5 * log_variance(points.dist))
+    return root_mean_square(points, points.loud(std))
+
+
+def weak_lensing_statistic(points: Points) -> Statistic:
+    error = points.targets - points.dist.mean
+    penalty = jnp.square(points.z) + points.loud(log_variance(points.dist))
+    return plain_mean(-(penalty + _CHALLENGE_ERROR_WEIGHT * jnp.square(error)))

@@ -1,0 +1,81 @@
+"""A fit in one dimension: the mean and its bands."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from matplotlib.axes import Axes
+
+from fisher8_jax.metrics._predictive import Predictive
+from fisher8_jax.plots._checks import check_inputs_1d, check_level, check_one_target, drawn_targets
+from fisher8_jax.plots._style import BLACK, BLUE, VERMILLION, current_axes, finish, merged, percent
+
+
+def plot_fit(
+    dist: Predictive,
+    inputs: Array,
+    targets: Array | None = None,
+    *,
+    truth: Array | None = None,
+    levels: Sequence[float] = (0.683, 0.954),
+    where: Array | None = None,
+    ax: Axes | None = None,
+    **kwargs: Any,
+) -> Axes:
+    """Draws the predicted mean with central intervals over a one-dimensional input.
+
+    Args:
+        dist: predictions at `inputs`, batch shape (points,), any family.
+        inputs: one number per prediction, in any order.
+        targets: observed values at `inputs`, drawn as dots.
+        truth: the true function at `inputs`, drawn as a dashed line.
+        levels: of the bands, the widest is the palest.
+        where: boolean, False for targets that are not drawn.
+        ax: axes to draw into, by default the current ones.
+        **kwargs: of `Axes.plot` for the line of the mean.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> x = jnp.linspace(0.0, 1.0, 20)
+        >>> from matplotlib.figure import Figure
+        >>> ax = plot_fit(Gaussian(jnp.sin(x), x - 3), x, ax=Figure().subplots())
+        >>> ax.get_ylabel()
+        'target'
+    """
+    number = check_one_target(dist)
+    x = check_inputs_1d(inputs, number)
+    ax = current_axes(ax)
+    order = np.argsort(x, kind="stable")
+    for level in sorted(levels, reverse=True):
+        check_level("levels", level)
+        low, high = (_quantile(dist, 0.5 * (1 + sign * level)) for sign in (-1, 1))
+        alpha = 0.15 + 0.25 * (1 - level)
+        edges: dict[str, Any] = {"color": BLUE, "linewidth": 0.6}
+        edges["linestyle"] = ":" if level > 0.9 else "--"
+        ax.fill_between(
+            x[order], low[order], high[order], color=BLUE, alpha=alpha, linewidth=0,
+            label=f"{percent(level)} interval",
+        )  # fmt: skip
+        ax.plot(x[order], low[order], **edges)
+        ax.plot(x[order], high[order], **edges)
+    if targets is not None:
+        y, drawn = drawn_targets(dist, targets, where)
+        dots: dict[str, Any] = {"markersize": 3, "color": "0.25", "zorder": 1.5}
+        ax.plot(x[drawn], y[drawn], ".", label="targets", **dots)
+    if truth is not None:
+        true = check_inputs_1d(truth, number, "truth")
+        ax.plot(x[order], true[order], color=VERMILLION, linestyle=(0, (4, 2)), label="truth")
+    line = {"color": BLACK, "linewidth": 1.6, "label": "mean", "zorder": 2.5}
+    mean = np.asarray(dist.mean, np.float64)
+    ax.plot(x[order], mean[order], **merged(line, kwargs, (("c", "color"), ("lw", "linewidth"))))
+    return finish(ax, "input", "target")
+
+
+def _quantile(dist: Predictive, probability: float) -> np.ndarray:
+    return np.asarray(dist.quantile(jnp.full(dist.batch_shape, probability)), np.float64)

@@ -1,0 +1,250 @@
+"""The KL radius: the length of a step in units of how far the predictions move.
+
+A learning rate says how far the parameters move. What that does to the predictions depends on the
+network, the batch size, the predicted variances and the optimiser before it. The radius turns this
+around. It takes the finished update `u` of any Optax chain, asks by one forward-mode derivative how
+far it moves the predicted distributions of the current batch,
+
+    q = mean(1/2 (J u)' F (J u)),
+
+and multiplies the update by `sqrt(max_kl / q)`: in the mode 'target' always, in the mode 'cap' only
+if that makes it shorter.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+
+from fisher8_jax._checks import check_positive
+from fisher8_jax._numerics import AxisName, at_least_float32
+from fisher8_jax.families._contract import Family
+from fisher8_jax.transforms._checks import (
+    check_measure,
+    check_mode,
+    check_precision,
+    check_prediction,
+    check_update_arguments,
+)
+from fisher8_jax.transforms._measure import (
+    Elements,
+    Linearized,
+    Predict,
+    mean_per_element,
+    push_forward,
+)
+
+# A correction aims a little inside the radius and at most halves the step.
+_AIM = 0.98
+_LARGEST_CORRECTION = 0.5
+
+
+class KLRadiusState(NamedTuple):
+    """Counters and readouts of the last step; read them with `optax.tree_utils.tree_get`.
+
+    Attributes:
+        count: updates so far.
+        scale: the factor on the last update; 0 if it was dropped.
+        quadratic_kl: the KL divergence of the last step to second order, mean per element.
+        exact_kl: its exact divergence, or None unless `exact=True`.
+        skipped: updates dropped so far because they could not be measured.
+    """
+
+    count: Array  # type: ignore[assignment]
+    scale: Array
+    quadratic_kl: Array
+    exact_kl: Array | None
+    skipped: Array
+
+
+def scale_by_kl_radius(
+    max_kl: float | Array | optax.Schedule,
+    *,
+    mode: Literal["target", "cap"] = "target",
+    exact: bool = False,
+    max_backtracks: int = 10,
+    measure: Literal["derivative", "difference"] = "derivative",
+    axis_name: AxisName | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Scales an update so that the predictions of the batch move by a KL divergence of `max_kl`.
+
+        q = mean(1/2 (J updates)' F (J updates))
+        updates * sqrt(max_kl / q)              mode 'target'
+        updates * min(1, sqrt(max_kl / q))      mode 'cap'
+
+    It must be the last link of the chain. Its `update` takes more arguments by keyword: `predict`,
+    the function from parameters to the predicted distribution of the current batch, without
+    `fisher8` in it; optionally `where`, the boolean mask of the loss; and optionally `linearized`,
+    the pair `jax.linearize(predict, params)` if the gradient was computed from it already. The mean
+    runs over all elements of the predictions' batch shape.
+
+    The step is proportional to `sqrt(max_kl)`. For a step that decays linearly to 0 use
+    `optax.polynomial_schedule(max_kl, 0.0, power=2, transition_steps=steps)`, for a cosine
+    `optax.cosine_decay_schedule(max_kl, steps, exponent=2)`.
+
+    An update that is not finite, or whose `q` is not, is replaced by zeros and counted in
+    `skipped`. An update that does not move the predictions at all (`q = 0`) has no radius: 'target'
+    drops it in the same way, 'cap' leaves it as it is.
+
+    Args:
+        max_kl: the radius in nats, a number or an Optax schedule.
+        mode: 'target' always moves `max_kl`, so that there is no learning rate; 'cap' leaves
+            shorter updates untouched to the bit.
+        exact: True measures the divergence of the step itself, by one more forward pass, and
+            shortens the step until it is at most `max_kl`.
+        max_backtracks: the largest number of corrections if `exact`; a step that is still too long
+            after them is dropped.
+        measure: 'derivative' is one forward-mode derivative, exact and about twice the cost of a
+            forward pass; 'difference' compares two forward passes, of which the compiler shares one
+            with the gradient. Its error is below about one percent, it needs parameters of at least
+            float32, and `predict` may contain functions without a forward-mode derivative.
+        axis_name: the mapped axis (or axes) that the batch is split over under `jax.vmap`,
+            `jax.pmap` or `jax.shard_map`. Not needed under `jax.jit` with sharded arrays.
+
+    Returns:
+        An Optax transformation whose state is a `KLRadiusState`.
+
+    Example:
+        >>> import jax.numpy as jnp, optax
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.transforms import scale_by_kl_radius
+        >>> def predict(params):
+        ...     return Gaussian(mean=params * jnp.ones(3), log_variance=jnp.zeros(3))
+        >>> optimizer = optax.chain(optax.sgd(1.0), scale_by_kl_radius(0.5))
+        >>> params = jnp.array(0.0)
+        >>> state = optimizer.init(params)
+        >>> updates, state = optimizer.update(jnp.array(-7.0), state, params, predict=predict)
+        >>> print(f"{updates:.3f}")  # a shift by one standard deviation has a KL of 1/2
+        1.000
+        >>> print(f"{optax.tree_utils.tree_get(state, 'quadratic_kl'):.3f}")
+        0.500
+    """
+    if not callable(max_kl):
+        check_positive("max_kl", max_kl)
+    check_mode(mode)
+    check_measure(measure)
+    by_difference = measure == "difference"
+    check_positive("max_backtracks", max_backtracks)
+
+    def init(params: Any) -> KLRadiusState:
+        del params
+
+        # An array of its own for each field: a donated state must not hold one buffer twice.
+        def zero(dtype: Any = jnp.float32) -> Array:
+            return jnp.zeros((), dtype)
+
+        exact_kl = zero() if exact else None
+        return KLRadiusState(zero(jnp.int32), zero(), zero(), exact_kl, zero(jnp.int32))
+
+    def update(
+        updates: Any,
+        state: KLRadiusState,
+        params: Any = None,
+        *,
+        predict: Predict | None = None,
+        linearized: Linearized | None = None,
+        where: Array | None = None,
+        **extra_args: Any,
+    ) -> tuple[Any, KLRadiusState]:
+        del extra_args
+        needs_predict = exact or by_difference
+        check_update_arguments(updates, params, predict, linearized, needs_predict=needs_predict)
+        if by_difference:
+            check_precision(params)
+        elements = Elements(where, axis_name)
+        movement = push_forward(
+            predict, linearized, params, updates, elements, by_difference=by_difference
+        )
+        dist = movement.dist
+        unit_kl = mean_per_element(0.5 * dist.fisher_norm_sq(movement.direction), elements)
+        radius = jnp.asarray(max_kl(state.count) if callable(max_kl) else max_kl, unit_kl.dtype)
+        scale = _scale(movement.size, unit_kl, radius, mode)
+        exact_kl = None
+        if exact:
+
+            def divergence(scale: Array) -> Array:
+                assert predict is not None
+                moved = optax.apply_updates(params, _multiply(updates, scale))
+                return _mean_kl(dist, predict(moved), elements)
+
+            scale, exact_kl = _shorten(scale, divergence, radius, max_backtracks)
+        scaled = _multiply(updates, scale)
+        usable = _all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
+        quadratic_kl = jnp.square(scale * movement.size) * unit_kl
+        scaled = jax.tree.map(lambda leaf: jnp.where(usable, leaf, 0), scaled)
+        return scaled, _readouts(state, usable, scale, quadratic_kl, exact_kl)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _scale(size: Array, unit_kl: Array, radius: Array, mode: str) -> Array:
+    """The factor on the update; nan if the movement cannot be measured."""
+    is_still = (size == 0) | (unit_kl == 0)
+    # Roots and quotients one by one, because their combinations overflow earlier.
+    scale = jnp.sqrt(radius) / jnp.sqrt(jnp.where(is_still, 1, unit_kl))
+    scale = scale / jnp.where(is_still, 1, size)
+    scale = jnp.where(jnp.isfinite(unit_kl) & jnp.isfinite(size), scale, jnp.nan)
+    if mode == "cap":
+        return jnp.where(is_still, 1, jnp.minimum(scale, 1))
+    return scale
+
+
+def _multiply(updates: Any, scale: Array) -> Any:
+    """`scale * updates` in their own dtypes, rounded once; a factor of 1 changes no bit."""
+    return jax.tree.map(lambda leaf: (at_least_float32(leaf) * scale).astype(leaf.dtype), updates)
+
+
+def _all_finite(tree: Any) -> Array:
+    finite = (jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
+    return functools.reduce(jnp.logical_and, finite, jnp.array(True))
+
+
+def _mean_kl(dist: Family, moved: Family, elements: Elements) -> Array:
+    moved = jax.tree.map(at_least_float32, check_prediction(moved))
+    return mean_per_element(dist.kl(moved), elements)
+
+
+def _shorten(
+    scale: Array, divergence: Callable[[Array], Array], radius: Array, max_backtracks: int
+) -> tuple[Array, Array]:
+    """Shortens until `divergence(scale)` is at most `radius`; nan if that does not happen."""
+
+    def is_too_far(carry: tuple[Array, Array, Array]) -> Array:
+        _, kl, tries = carry
+        return ~(kl <= radius) & (tries < max_backtracks)
+
+    def shorten(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        scale, kl, tries = carry
+        factor = jnp.clip(_AIM * jnp.sqrt(radius / kl), _LARGEST_CORRECTION, _AIM)
+        scale = scale * jnp.where(jnp.isfinite(kl), factor, _LARGEST_CORRECTION)
+        return scale, divergence(scale).astype(kl.dtype), tries + 1
+
+    kl = divergence(scale).astype(radius.dtype)
+    tries = jnp.zeros((), jnp.int32)
+    scale, kl, _ = lax.while_loop(is_too_far, shorten, (scale, kl, tries))
+    return jnp.where(kl <= radius, scale, jnp.nan), kl
+
+
+def _readouts(
+    state: KLRadiusState,
+    usable: Array,
+    scale: Array,
+    quadratic_kl: Array,
+    exact_kl: Array | None,
+) -> KLRadiusState:
+    """The next state; finite whatever the update was, because dropped steps read as 0."""
+
+    def readout(value: Array) -> Array:
+        return jnp.where(usable, value, 0).astype(jnp.float32)
+
+    return KLRadiusState(
+        count=optax.safe_increment(state.count),
+        scale=readout(scale),
+        quadratic_kl=readout(quadratic_kl),
+        exact_kl=None if exact_kl is None else readout(exact_kl),
+        skipped=jnp.where(usable, state.skipped, optax.safe_increment(state.skipped)),
+    )
