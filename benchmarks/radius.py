@@ -11,7 +11,7 @@ from benchmarks.console import console, progress
 from benchmarks.data_dir import DataUnavailableError, add_data_argument
 from benchmarks.document import to_markdown
 from benchmarks.radius_plan import VARIANTS, RadiusJob
-from benchmarks.store import DEFAULT_RESULTS, Store, remove_leftovers, write_atomically
+from benchmarks.store import DEFAULT_RESULTS, Store, write_atomically
 from benchmarks.uci_data import DATASETS, default_cache_dir, prepare, train_rows
 from benchmarks.uci_plan import check_names
 from benchmarks.workers import Report, default_workers, run_jobs
@@ -67,7 +67,6 @@ def run_job(job: RadiusJob, report: Report) -> None:
 
 
 def _run_missing(jobs: list[RadiusJob], store: Store, workers: int) -> None:
-    remove_leftovers(store.root / "radius")
     missing = [
         job
         for job in jobs

@@ -13,7 +13,7 @@ from benchmarks.console import console, progress
 from benchmarks.data_dir import DataUnavailableError, add_data_argument, cache_dir, data_dir
 from benchmarks.rotated_mnist_data import REGIMES, load_digits
 from benchmarks.rotated_mnist_plan import PRESETS, SCHEDULES, SETTINGS, Job
-from benchmarks.store import DEFAULT_RESULTS, Store, remove_leftovers
+from benchmarks.store import DEFAULT_RESULTS, Store
 from benchmarks.uci_plan import check_names
 from benchmarks.workers import Report, default_workers, run_jobs
 
@@ -50,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"[red]{error}[/red]")
         return 1
     store = Store(args.results)
-    remove_leftovers(args.results / "rotated_mnist")
     open_jobs = [job for job in jobs if store.read(job.cell, job.spec) is None]
     if open_jobs:
         work = sum(job.trainings * job.epochs for job in open_jobs)

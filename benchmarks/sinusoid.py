@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.console import console, progress
 from benchmarks.sinusoid_plan import METHODS, NOISES, SETTINGS, Job
-from benchmarks.store import DEFAULT_RESULTS, Store, remove_leftovers
+from benchmarks.store import DEFAULT_RESULTS, Store
 from benchmarks.workers import Report, default_workers, run_jobs
 
 
@@ -48,8 +48,6 @@ def run(args: argparse.Namespace) -> int:
         for method in args.methods
     ]
     store = Store(args.results)
-    remove_leftovers(args.runs)
-    remove_leftovers(args.results / "sinusoid")
     open_jobs = [job for job in jobs if store.read(job.cell, job.spec) is None]
     if open_jobs:
         work = sum(job.steps * job.seeds for job in open_jobs)

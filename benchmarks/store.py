@@ -14,8 +14,6 @@ uninterrupted one.
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,25 +80,13 @@ class Store:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a whole file or nothing, also when the process or the machine stops half-way."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    """Writes a whole file or nothing, also when the process or the machine stops half-way.
 
+    What killed processes left in that folder is removed.
+    """
+    from fisher8_jax._files import write_whole  # brings JAX: not before there is a result
 
-def remove_leftovers(folder: Path) -> None:
-    """Removes temporary files that a killed process left behind."""
-    for path in folder.glob("**/*.tmp"):
-        path.unlink(missing_ok=True)
+    write_whole(path, content)
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.console import console, progress
 from benchmarks.data_dir import DataUnavailableError, add_data_argument
-from benchmarks.store import DEFAULT_RESULTS, Store, remove_leftovers
+from benchmarks.store import DEFAULT_RESULTS, Store
 from benchmarks.uci_data import DATASETS, default_cache_dir, prepare, train_rows
 from benchmarks.uci_plan import BUDGETS, PAPER_METHODS, SPLITS, Job, check_names
 from benchmarks.workers import Report, default_workers, run_jobs
@@ -43,7 +43,6 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"[red]{error}[/red]")
         return 1
     store = Store(args.results)
-    remove_leftovers(args.results / "uci")
     for path in store.damaged("uci"):
         console.print(f"{path.name} is damaged and will be computed again.")
     open_jobs = [job for job in jobs if _is_open(job, store)]

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.console import console, progress
 from benchmarks.data_dir import DataUnavailableError, add_data_argument, cache_dir, data_dir
-from benchmarks.store import DEFAULT_RESULTS, Store, remove_leftovers
+from benchmarks.store import DEFAULT_RESULTS, Store
 from benchmarks.uci_plan import check_names
 from benchmarks.weak_lensing_data import PREFIX, open_survey
 from benchmarks.weak_lensing_plan import METHODS, PAPER_METHODS, PRESETS, Job, Preset
@@ -54,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"[red]{error}[/red]")
         return 1
     store = Store(args.results)
-    remove_leftovers(args.results / "weak_lensing")
     open_jobs = [job for job in jobs if store.read(job.cell, job.spec) is None]
     if open_jobs:
         workers = args.workers or default_workers()

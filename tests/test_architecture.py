@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Lower floors may not import higher ones.
 FLOORS = [
-    {"_numerics", "_checks", "_trees", "_special"},
+    {"_numerics", "_checks", "_trees", "_special", "_files"},
     {"families"},
     {"_fisher8", "_microbatches"},
     {"losses", "metrics"},

@@ -10,9 +10,7 @@ import hashlib
 import importlib.metadata
 import io
 import json
-import os
 import platform
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +19,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from fisher8_jax._files import write_whole
 
 FORMAT = "fisher8_jax artifact"
 FORMAT_VERSION = 1
@@ -82,7 +82,7 @@ def save_artifact(path: str | Path, trees: Mapping[str, Any], *, config: Any = N
         "names": list(trees),
         "arrays": entries,
     }
-    _write_atomically(Path(path), _zip(body, blocks))
+    write_whole(Path(path), _zip(body, blocks))
 
 
 def load_artifact(path: str | Path, like: Mapping[str, Any] | None = None) -> Artifact:
@@ -251,22 +251,6 @@ def _fit_template(
                 f"the template has {np.shape(leaf)} and {leaf.dtype}."
             )
     return jax.tree.unflatten(structure, arrays)
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    """A reader sees the old file or the new one, also when the process is killed half-way."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _foreign(path: str | Path) -> ArtifactError:

@@ -1,10 +1,9 @@
 import json
-import os
 
 import numpy as np
 import pytest
 
-from benchmarks.store import Store, remove_leftovers, write_atomically
+from benchmarks.store import Store
 
 SPEC = {"rate": 0.1, "seed": 0}
 
@@ -63,25 +62,12 @@ def test_bytes_that_are_no_text_are_damage_too(tmp_path):
     assert store.read("a/b") is None
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    path = tmp_path / "cell.json"
-    write_atomically(path, b"old")
-
-    def fail(*args):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, b"new")
-    assert [p.name for p in tmp_path.iterdir()] == ["cell.json"]
-    assert path.read_bytes() == b"old"
-
-
-def test_leftovers_of_killed_processes_are_removed(tmp_path):
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "cell.json123.tmp").write_bytes(b"half")
-    remove_leftovers(tmp_path)
-    assert list(tmp_path.rglob("*.tmp")) == []
+def test_a_written_cell_takes_away_what_killed_processes_left(tmp_path):
+    store = Store(tmp_path)
+    write(store, rmse=[1.5])
+    (tmp_path / "a" / ".fisher8-dead.tmp").write_bytes(b"half")
+    write(store, rmse=[2.5])
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b.json"]
 
 
 def test_cells_come_in_the_order_of_their_names(tmp_path):
