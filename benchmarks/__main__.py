@@ -18,19 +18,41 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "engel": Command("benchmarks.engel", "Plain NLL beside Fisher8 on a small real data set."),
-    "overhead": Command("benchmarks.overhead", "Cost of Fisher8 in a compiled training step."),
-    "uci": Command("benchmarks.uci", "The UCI tables: 8 sets, 20 splits, 9 tables."),
-    "sinusoid": Command("benchmarks.sinusoid", "The one-dimensional sinusoid over training."),
-    "radius": Command("benchmarks.radius", "The KL radius beside tuned learning rates."),
-    "rotated_mnist": Command("benchmarks.rotated_mnist", "The angle of a rotated digit."),
-    "weak_lensing": Command("benchmarks.weak_lensing", "Two cosmological parameters from maps."),
-    "estimator": Command("benchmarks.estimator", "The estimator beside gradient boosting, UCI."),
-    "scale_out": Command("benchmarks.scale_out", "What many devices send each other."),
-    "speed": Command("benchmarks.speed", "The UCI sweep against PyTorch and the hardware."),
-    "families": Command("benchmarks.families", "Recovery of every family beside tuned Adam."),
-    "dense": Command("benchmarks.dense", "Disparity of every pixel of a stereo pair."),
-    "report": Command("benchmarks.report", "Committed results beside the published figures."),
+    "engel": Command(
+        "benchmarks.experiments.engel.command", "Plain NLL beside Fisher8 on a small real data set."
+    ),
+    "overhead": Command(
+        "benchmarks.costs.overhead", "Cost of Fisher8 in a compiled training step."
+    ),
+    "uci": Command(
+        "benchmarks.experiments.uci.command", "The UCI tables: 8 sets, 20 splits, 9 tables."
+    ),
+    "sinusoid": Command(
+        "benchmarks.experiments.sinusoid.command", "The one-dimensional sinusoid over training."
+    ),
+    "radius": Command(
+        "benchmarks.experiments.radius.command", "The KL radius beside tuned learning rates."
+    ),
+    "rotated_mnist": Command(
+        "benchmarks.experiments.rotated_mnist.command", "The angle of a rotated digit."
+    ),
+    "weak_lensing": Command(
+        "benchmarks.experiments.weak_lensing.command", "Two cosmological parameters from maps."
+    ),
+    "estimator": Command(
+        "benchmarks.experiments.tables.command", "The estimator beside gradient boosting, UCI."
+    ),
+    "scale_out": Command("benchmarks.costs.scale_out", "What many devices send each other."),
+    "speed": Command("benchmarks.costs.speed", "The UCI sweep against PyTorch and the hardware."),
+    "families": Command(
+        "benchmarks.experiments.families.command", "Recovery of every family beside tuned Adam."
+    ),
+    "dense": Command(
+        "benchmarks.experiments.dense.command", "Disparity of every pixel of a stereo pair."
+    ),
+    "report": Command(
+        "benchmarks.machinery.report", "Committed results beside the published figures."
+    ),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.scale_out_programs import read_collectives
+from benchmarks.costs.scale_out_programs import read_collectives
 from fisher8_jax import Gaussian, fisher8, fisher8_nll
 from tests.problem import ROWS, gradient, make_problem, predict
 

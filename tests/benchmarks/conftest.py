@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.uci_data import DATASETS
-from benchmarks.uci_plan import SPLITS
-from benchmarks.weak_lensing_simulator import Simulation, simulate
+from benchmarks.experiments.uci.data import DATASETS
+from benchmarks.experiments.uci.plan import SPLITS
+from benchmarks.experiments.weak_lensing.simulator import Simulation, simulate
 
 SMALL_SURVEY = Simulation(height=32, width=32, cosmologies=4, realisations=10)
 

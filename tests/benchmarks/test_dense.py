@@ -2,8 +2,8 @@
 
 import pathlib
 
-from benchmarks.dense import METHODS, table
-from benchmarks.store import Store
+from benchmarks.experiments.dense.command import METHODS, table
+from benchmarks.machinery.store import Store
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import families
-from benchmarks.families_problems import PROBLEMS
-from benchmarks.families_training import EVALUATE_EVERY, SETTING, recipe
-from benchmarks.store import Store
+from benchmarks.experiments.families import command as families
+from benchmarks.experiments.families.problems import PROBLEMS
+from benchmarks.experiments.families.training import EVALUATE_EVERY, SETTING, recipe
+from benchmarks.machinery.store import Store
 from fisher8_jax.transforms import fisher8_optimizer
 from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
 

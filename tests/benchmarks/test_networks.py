@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.networks import Mlp, spread_over, uniform_layer
-from benchmarks.seeds import generator, seed_of
+from benchmarks.machinery.networks import Mlp, spread_over, uniform_layer
+from benchmarks.machinery.seeds import generator, seed_of
 
 
 def test_layers_are_uniform_within_one_over_root_fan_in():

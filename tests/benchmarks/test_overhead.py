@@ -5,8 +5,8 @@ import argparse
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import overhead
-from benchmarks.store import Store
+from benchmarks.costs import overhead
+from benchmarks.machinery.store import Store
 
 
 def test_run_prints_stores_and_compares(tmp_path, capsys, monkeypatch):

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.comparison import Comparison, Key
-from benchmarks.document import Figure, Paragraph, Section, Table, to_html, to_markdown
-from benchmarks.report_uci import coverage, outside_table, winner_noise, winner_table
-from benchmarks.sinusoid_plan import NOISES, true_mean
-from benchmarks.store import Store
+from benchmarks.experiments.sinusoid.plan import NOISES, true_mean
+from benchmarks.experiments.uci.comparison import Comparison, Key
+from benchmarks.experiments.uci.report import coverage, outside_table, winner_noise, winner_table
+from benchmarks.machinery.document import Figure, Paragraph, Section, Table, to_html, to_markdown
+from benchmarks.machinery.store import Store
 
 PAIR = ("nll", "fisher8")
 

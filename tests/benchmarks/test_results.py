@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.comparison import Comparison, Key
-from benchmarks.report_uci import published_gap, winner_rows
-from benchmarks.store import Store
+from benchmarks.experiments.uci.comparison import Comparison, Key
+from benchmarks.experiments.uci.report import published_gap, winner_rows
+from benchmarks.machinery.store import Store
 
 
 @pytest.fixture(scope="module")

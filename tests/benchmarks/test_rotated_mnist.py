@@ -11,18 +11,20 @@ import optax
 import pytest
 from scipy import stats
 
-from benchmarks import rotated_mnist, rotated_mnist_jobs, rotated_mnist_report
-from benchmarks.document import to_markdown
-from benchmarks.rotated_mnist_data import (
+from benchmarks.experiments.rotated_mnist import command as rotated_mnist
+from benchmarks.experiments.rotated_mnist import jobs as rotated_mnist_jobs
+from benchmarks.experiments.rotated_mnist import report as rotated_mnist_report
+from benchmarks.experiments.rotated_mnist.data import (
     Problem,
     Rotated,
     load_digits,
     make_problem,
 )
-from benchmarks.rotated_mnist_networks import MomentumSgd, make_recipe, representation
-from benchmarks.rotated_mnist_plan import PRESETS, PRIOR_GRID, SETTINGS, Job
-from benchmarks.store import Store
-from benchmarks.training import shuffled_epoch
+from benchmarks.experiments.rotated_mnist.networks import MomentumSgd, make_recipe, representation
+from benchmarks.experiments.rotated_mnist.plan import PRESETS, PRIOR_GRID, SETTINGS, Job
+from benchmarks.machinery.document import to_markdown
+from benchmarks.machinery.store import Store
+from benchmarks.machinery.training import shuffled_epoch
 from fisher8_jax import Gaussian
 
 pytestmark = pytest.mark.usefixtures("float32")
@@ -76,7 +78,7 @@ def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_
         schedules = [rotated_mnist_jobs.epoch_schedule(job, rows, epoch) for epoch in range(2)]
     finally:
         rotated_mnist_jobs.BATCH = batch
-    from benchmarks.seeds import generator
+    from benchmarks.machinery.seeds import generator
 
     params = recipe.network.init(generator("rotated_mnist", 1, "init"), 64)
 
@@ -310,7 +312,7 @@ def test_probe_of_a_diverged_network_is_not_a_number(small_problem):
 
 
 def test_collier_predicts_with_its_temperature(tmp_path, monkeypatch):
-    from benchmarks import rotated_mnist_networks
+    from benchmarks.experiments.rotated_mnist import networks as rotated_mnist_networks
 
     monkeypatch.setitem(rotated_mnist_networks.HYPERPARAMETERS, "collier", {"temperature": 4.0})
     link = rotated_mnist_networks.predictive_link(types.SimpleNamespace(method="collier"))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.data_dir import DataUnavailableError
-from benchmarks.rotated_mnist_data import (
+from benchmarks.experiments.rotated_mnist.data import (
     load_digits,
     make_problem,
     noise_scale,
     rotate,
 )
+from benchmarks.machinery.data import DataUnavailableError
 
 pytestmark = pytest.mark.usefixtures("float32")
 

@@ -1,8 +1,8 @@
 import pytest
 
-from benchmarks.report_speed import section
-from benchmarks.speed import summarize, words
-from benchmarks.store import Store
+from benchmarks.costs.speed import summarize, words
+from benchmarks.costs.speed_report import section
+from benchmarks.machinery.store import Store
 
 
 def make_round(ours: float, torch: float) -> dict:

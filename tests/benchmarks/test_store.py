@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.store import Store
+from benchmarks.machinery.store import Store, write_atomically
 
 SPEC = {"rate": 0.1, "seed": 0}
 

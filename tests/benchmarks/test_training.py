@@ -8,11 +8,20 @@ import numpy as np
 import optax
 import pytest
 
-from benchmarks import training
-from benchmarks.methods import METHODS, with_fields
-from benchmarks.networks import Mlp
-from benchmarks.seeds import generator
-from benchmarks.training import Lanes, Recipe, Schedule, Sources, shuffled_rows, stack, start, train
+from benchmarks.machinery import training
+from benchmarks.machinery.methods import METHODS, with_fields
+from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.seeds import generator
+from benchmarks.machinery.training import (
+    Lanes,
+    Recipe,
+    Schedule,
+    Sources,
+    shuffled_rows,
+    stack,
+    start,
+    train,
+)
 
 ROWS, FEATURES, BATCH, STEPS = 21, 3, 5, 9
 RATES = (0.01, 0.05)

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import uci, uci_jobs
 from benchmarks.__main__ import COMMANDS, main
-from benchmarks.store import Store
+from benchmarks.experiments.uci import command as uci
+from benchmarks.experiments.uci import jobs as uci_jobs
+from benchmarks.machinery.store import Store
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,10 @@ import numpy as np
 import pooch
 import pytest
 
-from benchmarks import data_dir, uci_data
-from benchmarks.data_dir import DataUnavailableError
-from benchmarks.uci_data import Split, load, prepare, standardize
+from benchmarks.experiments.uci import data as uci_data
+from benchmarks.experiments.uci.data import Split, load, prepare, standardize
+from benchmarks.machinery import data as data_dir
+from benchmarks.machinery.data import DataUnavailableError
 
 
 def test_splits_hold_the_rows_that_the_files_name(data_root, tmp_path):

@@ -15,23 +15,25 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 
-from benchmarks import weak_lensing, weak_lensing_jobs, weak_lensing_report
-from benchmarks.document import to_markdown
-from benchmarks.store import Store
-from benchmarks.training import Batch
-from benchmarks.weak_lensing_batches import (
+from benchmarks.experiments.weak_lensing import command as weak_lensing
+from benchmarks.experiments.weak_lensing import jobs as weak_lensing_jobs
+from benchmarks.experiments.weak_lensing import report as weak_lensing_report
+from benchmarks.experiments.weak_lensing.batches import (
     Inputs,
     batch_sharding,
     replicated,
 )
-from benchmarks.weak_lensing_data import (
+from benchmarks.experiments.weak_lensing.data import (
     PREFIX,
 )
-from benchmarks.weak_lensing_network import Cnn
-from benchmarks.weak_lensing_plan import Budget, Job
-from benchmarks.weak_lensing_simulator import (
+from benchmarks.experiments.weak_lensing.network import Cnn
+from benchmarks.experiments.weak_lensing.plan import Budget, Job
+from benchmarks.experiments.weak_lensing.simulator import (
     Simulation,
 )
+from benchmarks.machinery.document import to_markdown
+from benchmarks.machinery.store import Store
+from benchmarks.machinery.training import Batch
 from fisher8_jax import Gaussian
 from tests.benchmarks.conftest import SMALL_SURVEY
 

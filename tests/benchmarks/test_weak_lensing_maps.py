@@ -7,13 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks.data_dir import DataUnavailableError
-from benchmarks.weak_lensing_batches import (
+from benchmarks.experiments.weak_lensing.batches import (
     epoch_numbers,
     make_batch,
     prefetch,
 )
-from benchmarks.weak_lensing_data import (
+from benchmarks.experiments.weak_lensing.data import (
     PREFIX,
     Maps,
     measure_scales,
@@ -21,12 +20,13 @@ from benchmarks.weak_lensing_data import (
     open_survey,
     split_survey,
 )
-from benchmarks.weak_lensing_simulator import (
+from benchmarks.experiments.weak_lensing.simulator import (
     SHIFT,
     convergence_spectrum,
     draw_map,
     simulate,
 )
+from benchmarks.machinery.data import DataUnavailableError
 from tests.benchmarks.conftest import SMALL_SURVEY
 
 FIDUCIAL = np.array([0.29, 0.81, 7.8, 0.013, 0.0])

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from benchmarks.workers import _next_job, _stretches, run_jobs
+from benchmarks.machinery.workers import _next_job, _stretches, run_jobs
 
 
 def write_core(job, report):

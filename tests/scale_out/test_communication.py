@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks.scale_out import step_cost
-from benchmarks.scale_out_programs import PROGRAMS, collectives_of, read_collectives
+from benchmarks.costs.scale_out import step_cost
+from benchmarks.costs.scale_out_programs import PROGRAMS, collectives_of, read_collectives
 
 HIDDEN, FEATURES = (32, 24), 16
 KERNELS = FEATURES * 32 + 32 * 24 + 24 * 2

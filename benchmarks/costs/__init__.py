@@ -1,0 +1,1 @@
+"""What the library costs: steps, whole runs, communication."""

@@ -1,0 +1,1 @@
+"""The disparity of every pixel of a stereo pair."""

@@ -1,0 +1,1 @@
+"""Plain NLL beside Fisher8 on a small real data set."""

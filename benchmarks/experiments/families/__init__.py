@@ -1,0 +1,1 @@
+"""Recovery of every family beside tuned Adam."""

@@ -1,0 +1,1 @@
+"""The KL radius beside tuned learning rates, on the UCI sets."""

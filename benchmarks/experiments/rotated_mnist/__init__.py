@@ -1,0 +1,1 @@
+"""The angle of a rotated digit."""

@@ -1,0 +1,225 @@
+"""One job of the rotated-digit table: draw the problem, train, evaluate, store."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.experiments.rotated_mnist.data import Digits, Problem, load_digits, make_problem
+from benchmarks.experiments.rotated_mnist.networks import (
+    make_recipe,
+    predictive_link,
+    representation,
+)
+from benchmarks.experiments.rotated_mnist.plan import BATCH, PRIOR_GRID, SETTINGS, Job
+from benchmarks.machinery.orbax_checkpoints import Checkpoints
+from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.store import Store
+from benchmarks.machinery.training import (
+    Lanes,
+    Recipe,
+    Schedule,
+    Sources,
+    TrainState,
+    shuffled_epoch,
+    stack,
+    start,
+    train,
+)
+from benchmarks.machinery.workers import Report
+from fisher8_jax.metrics import ece, nll, rmse
+
+VALIDATION_SHARE = 0.1
+EVALUATIONS = 20
+
+
+class History(NamedTuple):
+    """What is known of a training while it runs; rows not reached are nan."""
+
+    loss: np.ndarray  # (epochs,), mean training loss
+    epoch: np.ndarray  # (evaluations,)
+    scores: np.ndarray  # (evaluations, 3): RMSE, NLL, ECE on the test part
+
+
+def run_job(job: Job, report: Report) -> None:
+    """Trains and scores one network and writes its cell."""
+    problem = load_problem(job.images, job.data, job.regime, job.seed)
+    prior = job.prior if job.prior is not None else choose_prior(job, problem, report)
+    recipe = make_recipe(job.method, prior=prior, rows=len(problem.train.inputs))
+    folder = job.scratch / job.cell
+    state, history = fit(job, recipe, problem, None, folder, report)
+    params = jax.tree.map(lambda leaf: leaf[0], state.params)
+    result = {
+        **dict(zip(("rmse", "nll", "ece"), evaluate(job, recipe, params, problem), strict=True)),
+        "feature_accuracy": probe(job.method, params, problem),
+        "prior": prior,
+        "target_scale": problem.scale,
+        "history": history._asdict(),
+    }
+    Store(job.results).write(
+        job.cell, spec=job.spec, result=result, provenance=provenance(job.command)
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def load_problem(images: str, data: Path | None, regime: str, seed: int) -> Problem:
+    """The problem of one regime and seed, kept for the next job."""
+    return make_problem(_digits(images, data), regime, seed)
+
+
+@functools.lru_cache(maxsize=1)
+def _digits(images: str, data: Path | None) -> Digits:
+    return load_digits(images, data)
+
+
+def choose_prior(job: Job, problem: Problem, report: Report) -> float:
+    """The value of the grid with the lowest last NLL on a tenth of the training part."""
+    store = Store(job.results)
+    rows = generator("rotated_mnist", job.seed, "split").permutation(len(problem.train.inputs))
+    held = round(VALIDATION_SHARE * len(rows))
+    losses = []
+    for prior in PRIOR_GRID:
+        name, spec = job.grid_cell(prior), {**job.spec, "prior": prior, "rows": len(rows) - held}
+        stored = store.read(name, spec)
+        if stored is None:
+            value = _trial(job, problem, prior, rows[held:], rows[:held], report)
+            stored = {"validation_nll": value}
+            store.write(name, spec=spec, result=stored, provenance=provenance(job.command))
+        value = stored["validation_nll"]
+        losses.append(np.inf if value is None else value)
+    return PRIOR_GRID[int(np.nanargmin(losses))]
+
+
+def _trial(job, problem, prior, train_rows, validation_rows, report) -> float:
+    recipe = make_recipe(job.method, prior=prior, rows=len(train_rows))
+    folder = job.scratch / job.grid_cell(prior)
+    state, _ = fit(job, recipe, problem, train_rows, folder, report)
+    params = jax.tree.map(lambda leaf: leaf[0], state.params)
+    inputs = problem.train.inputs[validation_rows]
+    dist = predict_degrees(job, recipe, params, inputs, problem.scale)
+    return float(nll(dist, jnp.asarray(problem.train.noisy[validation_rows], jnp.float32)))
+
+
+def fit(
+    job: Job,
+    recipe: Recipe,
+    problem: Problem,
+    rows: np.ndarray | None,
+    folder: Path,
+    report: Report,
+) -> tuple[TrainState, History]:
+    """Trains on `rows` of the training part (all by default), going on from a checkpoint."""
+    chosen = slice(None) if rows is None else rows
+    inputs, targets = problem.train.inputs[chosen], problem.train_targets[chosen]
+    sources = Sources(jnp.asarray(inputs)[None], jnp.asarray(targets)[None])
+    lanes = draw_lane(job)
+    rng = generator("rotated_mnist", job.seed, "init")
+    init = recipe.network.init(rng, inputs.shape[1])  # type: ignore[attr-defined]
+    state = start(recipe, stack([init]), None, sources, lanes)
+    history = _empty_history(job.epochs)
+    if job.epochs == 0:
+        return state, history
+    with Checkpoints(folder) as checkpoints:
+        state, history = _train_epochs(
+            job, recipe, problem, sources, lanes, (state, history), checkpoints, report
+        )
+    checkpoints.remove()
+    return state, history
+
+
+def _train_epochs(job, recipe, problem, sources, lanes, progress, checkpoints, report):
+    """The epochs that are left."""
+    state, history = progress
+    rows = sources.inputs.shape[1]
+    done = checkpoints.latest() or 0
+    if done:
+        state, history = checkpoints.restore(done, (state, history))
+        report(done)
+    for epoch in range(done, job.epochs):
+        state, losses = train(recipe, state, sources, lanes, epoch_schedule(job, rows, epoch))
+        history.loss[epoch] = np.mean(losses)
+        report(1)
+        if epoch + 1 in history.epoch:
+            params = jax.tree.map(lambda leaf: leaf[0], state.params)
+            index = int(np.flatnonzero(history.epoch == epoch + 1)[0])
+            history.scores[index] = evaluate(job, recipe, params, problem)
+            checkpoints.save(epoch + 1, (state, history))
+    return state, history
+
+
+def draw_lane(job: Job) -> Lanes:
+    """One training as the only lane."""
+    seed = seed_of("rotated_mnist", job.seed, "key") & 0xFFFFFFFF
+    rate = jnp.asarray([job.learning_rate], jnp.float32)
+    return Lanes(jnp.zeros(1, jnp.int32), rate, jax.random.key(np.uint32(seed))[None])
+
+
+def epoch_schedule(job: Job, rows: int, epoch: int) -> Schedule:
+    """The batches of one epoch, the partial one included, and their learning rates."""
+    rng = generator("rotated_mnist", job.seed, "batches", epoch)
+    order, where = shuffled_epoch(rng, rows, batch=BATCH)
+    steps = len(order)
+    factor = np.full(steps, job.rate_factor)
+    if job.schedule == "cosine":
+        share = (epoch * steps + np.arange(steps)) / (job.epochs * steps)
+        final = SETTINGS[job.method].final
+        factor *= final + (1 - final) * 0.5 * (1 + np.cos(np.pi * share))
+    new_epoch = np.arange(steps) == 0
+    return Schedule(order[:, None], new_epoch, factor.astype(np.float32), where[:, None])
+
+
+def evaluate(job: Job, recipe: Recipe, params: Any, problem: Problem) -> tuple[float, ...]:
+    """RMSE against the true angle, NLL and ECE of the noisy one, all in degrees."""
+    dist = predict_degrees(job, recipe, params, problem.test.inputs, problem.scale)
+    noisy = jnp.asarray(problem.test.noisy, jnp.float32)
+    angles = jnp.asarray(problem.test.angles, jnp.float32)
+    return float(rmse(dist, angles)), float(nll(dist, noisy)), float(ece(dist, noisy))
+
+
+def predict_degrees(job: Job, recipe: Recipe, params: Any, inputs: np.ndarray, scale: float) -> Any:
+    """The predicted distribution of the noisy angle."""
+    dist = _predict(recipe, params, inputs)
+    return predictive_link(job)(dist).unscale(jnp.zeros(()), jnp.asarray(scale))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _predict(recipe, params, inputs):
+    return recipe.predict(params, None, inputs)[0]
+
+
+def probe(method: str, params: Any, problem: Problem) -> float:
+    """Percent of test digits that a logistic regression on the representation gets right."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    features: Callable[[Any], np.ndarray] = lambda x: np.asarray(_represent(method, params, x))  # noqa: E731
+    train_features, test_features = features(problem.train.inputs), features(problem.test.inputs)
+    if not (np.isfinite(train_features).all() and np.isfinite(test_features).all()):
+        return float("nan")
+    shift, scale = train_features.mean(0), train_features.std(0)
+    scale = np.where(scale == 0, 1, scale)
+    with warnings.catch_warnings():
+        # It stops on the limit of iterations, as in the published protocol.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LogisticRegression().fit((train_features - shift) / scale, problem.train.labels)
+    return 100 * float(model.score((test_features - shift) / scale, problem.test.labels))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _represent(method, params, inputs):
+    return representation(method, params, inputs)
+
+
+def _empty_history(epochs: int) -> History:
+    every = max(1, epochs // EVALUATIONS)
+    points = np.unique(np.append(np.arange(every, epochs + 1, every), epochs))
+    points = points[points > 0]
+    return History(
+        np.full(epochs, np.nan), points.astype(np.int32), np.full((len(points), 3), np.nan)
+    )

@@ -1,0 +1,199 @@
+"""The rotated-digit table from stored results, beside the published one.
+
+`table_rows(store)` gives one record per method and regime, `section(store)` what the report shows.
+Neither computes anything that is not in the store.
+"""
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as PrintedTable
+
+from benchmarks.experiments.rotated_mnist.plan import FULL_EPOCHS, SETTINGS, Job
+from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
+from benchmarks.machinery.seed_tables import Cell, group_by_seed, number, published, score_texts
+from benchmarks.machinery.store import Store
+
+METRICS = ("rmse", "nll", "ece", "feature_accuracy")
+PAPER_METRICS = ("rmse_degrees", "nll", "ece", "feature_accuracy_percent")
+DIGITS = (2, 3, 3, 1)
+HEADINGS = ("RMSE, degrees", "NLL", "ECE", "features, %")
+REGIMES = ("independent", "dependent")
+TITLES = ("Noise independent of the digit", "Noise that depends on the digit")
+
+
+class Row(NamedTuple):
+    """A method in one regime and at one length: seeds, means and standard deviations."""
+
+    method: str
+    label: str
+    regime: str
+    images: str
+    epochs: int
+    learning_rate: float  # at the length that was run, compression included
+    schedule: str
+    prior: float | str
+    seeds: tuple[int, ...]
+    diverged: tuple[int, ...]  # those of them whose NLL is not a number; not in mean and std
+    mean: tuple[float, ...]  # in the order of `METRICS`
+    std: tuple[float, ...]
+    paper: tuple[float, ...] | None
+
+
+def table_rows(store: Store, images: str = "mnist") -> list[Row]:
+    """Rows from all stored trainings, in the order of the published table, longest last."""
+    cells = [cell for cell in store.cells(f"rotated_mnist/{images}") if "rmse" in cell["result"]]
+    return collect((cell["spec"], cell["result"]) for cell in cells)
+
+
+def collect(results: Iterable[Cell]) -> list[Row]:
+    """Groups (spec, result) pairs that differ in nothing but the seed."""
+    paper = _published()
+    rows = [_row(members, paper) for members in group_by_seed(results)]
+    methods = list(SETTINGS)
+    return sorted(
+        rows, key=lambda r: (REGIMES.index(r.regime), r.epochs, methods.index(r.method), str(r))
+    )
+
+
+def _row(members: Sequence[Cell], paper) -> Row:
+    spec = members[0][0]
+    values = np.array([[number(result[m]) for m in METRICS] for _, result in members])
+    setting = SETTINGS[spec["method"]]
+    seeds = [member["seed"] for member, _ in members]
+    is_finite = np.isfinite(values[:, METRICS.index("nll")])
+    values = values[is_finite] if is_finite.any() else np.full((1, len(METRICS)), np.nan)
+    return Row(
+        spec["method"],
+        setting.label,
+        spec["regime"],
+        spec["images"],
+        spec["epochs"],
+        spec["learning_rate"] * spec["rate_factor"],
+        spec["schedule"],
+        spec["prior"],
+        tuple(seeds),
+        tuple(seed for seed, finite in zip(seeds, is_finite, strict=True) if not finite),
+        tuple(values.mean(axis=0)),
+        tuple(values.std(axis=0)),
+        paper.get((setting.paper, spec["regime"])),
+    )
+
+
+def _published() -> dict[tuple[str | None, str], tuple[float, ...]]:
+    return {
+        (row["method"], row["noise"].removeprefix("input_")): tuple(
+            row[metric]["mean"] for metric in PAPER_METRICS
+        )
+        for row in published("rotated_mnist")
+    }
+
+
+def _cells(row: Row) -> list[str]:
+    """The row as text: measured with spread, and the published value in brackets."""
+    std = row.std if len(row.seeds) - len(row.diverged) > 1 else None
+    return score_texts(row.mean, std, row.paper, DIGITS)
+
+
+def _seeds(row: Row) -> str:
+    count = str(len(row.seeds))
+    return f"{count}, {len(row.diverged)} diverged" if row.diverged else count
+
+
+def _training(row: Row) -> str:
+    if row.epochs == 0:
+        return "none"
+    rate = "radius" if row.method.endswith("_radius") else f"{row.learning_rate:.2g}"
+    return f"{row.epochs} epochs, {rate} {row.schedule}"
+
+
+def section(store: Store) -> Section | None:
+    """Everything about the rotated digits, or None without results."""
+    rows = table_rows(store)
+    if not rows:
+        return None
+    blocks: list[Block] = [Paragraph(_how_to_read())]
+    header = ["method", "training", "lambda", *HEADINGS, "seeds"]
+    for regime, title in zip(REGIMES, TITLES, strict=True):
+        lines = [
+            [row.label, _training(row), f"{row.prior}", *_cells(row), _seeds(row)]
+            for row in rows
+            if row.regime == regime
+        ]
+        if lines:
+            blocks.append(Table(title, header, lines))
+    caption = "Test scores over training; dashed: 500 epochs."
+    blocks.append(Figure("rotated-digits", _png(figure(store)), caption))
+    return Section("Rotated digits", blocks)
+
+
+def _how_to_read() -> str:
+    return (
+        "Mean and deviation over the seeds that did not diverge; published values, all of "
+        f"{FULL_EPOCHS} epochs, in brackets. RMSE is against the true angle, NLL (with its "
+        "constant) and ECE on noisy "
+        "targets; the features are judged by a logistic regression of the digit. Small learning "
+        f"rates are compressed in time: multiplied by {FULL_EPOCHS} over the number of epochs. The "
+        "published natural NLL chooses its prior by a Laplace approximation; here it is the plain "
+        "loss with a fixed prior. The published table has no untrained network."
+    )
+
+
+def _png(drawing: Any) -> bytes:
+    import matplotlib.pyplot as plt
+
+    buffer = io.BytesIO()
+    drawing.savefig(buffer, format="png", dpi=100)
+    plt.close(drawing)
+    return buffer.getvalue()
+
+
+def figure(store: Store, images: str = "mnist") -> Any:
+    """Test RMSE and NLL over training, one line per method and regime; None without results."""
+    import matplotlib.pyplot as plt
+
+    cells = [c for c in store.cells(f"rotated_mnist/{images}") if "history" in c["result"]]
+    cells = [cell for cell in cells if cell["result"]["history"]["epoch"]]
+    if not cells:
+        return None
+    drawing, axes = plt.subplots(2, len(REGIMES), figsize=(9, 6), squeeze=False, sharex=True)
+    for cell in cells:
+        history, spec = cell["result"]["history"], cell["spec"]
+        share = np.array(history["epoch"]) / spec["epochs"]
+        scores = np.array([[number(v) for v in point] for point in history["scores"]])
+        column = REGIMES.index(spec["regime"])
+        color = f"C{list(SETTINGS).index(spec['method'])}"
+        style = "-" if spec["epochs"] < FULL_EPOCHS else "--"
+        for index, heading in enumerate(HEADINGS[:2]):
+            axes[index, column].plot(share, scores[:, index], style, color=color, lw=1)
+            axes[index, column].set_ylabel(heading)
+        axes[0, column].set_title(TITLES[column])
+        axes[1, column].set_xlabel("share of the training")
+    used = {cell["spec"]["method"] for cell in cells}
+    lines = [
+        plt.Line2D([], [], color=f"C{index}", label=setting.label)
+        for index, (method, setting) in enumerate(SETTINGS.items())
+        if method in used
+    ]
+    drawing.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
+    drawing.tight_layout(rect=(0, 0.08, 1, 1))
+    return drawing
+
+
+def print_table(
+    console: Console, results: Sequence[tuple[Job, dict[str, Any]]], images: str
+) -> None:
+    """What a run prints at its end."""
+    name = "MNIST" if images == "mnist" else "8 x 8 digits, not MNIST"
+    table = PrintedTable("method", "noise", "training", *HEADINGS, "seeds", title=name)
+    table.columns[0].no_wrap = True
+    for row in collect((job.spec, result) for job, result in results):
+        paper = row.paper if images == "mnist" else None
+        cells = _cells(row._replace(paper=paper))
+        table.add_row(row.label, row.regime, _training(row), *cells, _seeds(row))
+    console.print(table)
+    if images == "mnist":
+        console.print(f"In brackets: the published values, all of {FULL_EPOCHS} epochs.")

@@ -1,0 +1,1 @@
+"""The one-dimensional sinusoid over training."""

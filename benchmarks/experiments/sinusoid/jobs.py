@@ -1,0 +1,209 @@
+"""One job of the sinusoid experiment: train in chunks, look at the network after each, go on."""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from benchmarks.experiments.sinusoid.plan import (
+    BATCH,
+    HIGH,
+    LEARNING_RATE,
+    LOW,
+    NOISES,
+    POINTS,
+    Job,
+    setting_of,
+    true_mean,
+)
+from benchmarks.machinery.checkpoints import load_checkpoint, save_checkpoint
+from benchmarks.machinery.methods import METHODS, with_fields
+from benchmarks.machinery.networks import Mlp, spread_over
+from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.store import Store
+from benchmarks.machinery.training import (
+    Lanes,
+    Recipe,
+    Schedule,
+    Sources,
+    TrainState,
+    shuffled_rows,
+    stack,
+    start,
+    train,
+)
+from benchmarks.machinery.workers import Report
+from fisher8_jax import Gaussian
+from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
+
+NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)
+BALL = 0.5
+DENSE = np.linspace(LOW, HIGH, 1201, dtype=np.float32)  # where errors are measured
+SHOWN = slice(None, None, 5)  # the training points that maps and fits are kept at
+
+
+class Looks(NamedTuple):
+    """What is seen after each chunk; the first axis is time."""
+
+    rmse: Any  # (times, seeds), to the true mean
+    sigma_error: Any  # (times, seeds), mean |sigma / true sigma - 1|
+    jacobian_variance: Any  # (times, shown points), log10, first seed
+    kl_variance: Any  # (times, shown points), log10, first seed
+
+
+def run_job(job: Job, report: Report) -> None:
+    """Trains to the end, from the last checkpoint if there is one, and writes the cell."""
+    recipe = make_recipe(job)
+    sources, lanes = draw_sources(job), draw_lanes(job)
+    state, looks = _resume(job, recipe, sources, lanes)
+    done = int(state.step)
+    report(done * job.seeds)
+    while done < job.steps:
+        chunk, steps = draw_chunk(job, done).chunk(0, job.chunk)
+        state, _ = train(recipe, state, sources, lanes, chunk, steps)
+        looks = _append(looks, _look(job, recipe, state.params, sources))
+        done += steps
+        save_checkpoint(job.checkpoint, job.spec, (state, looks))
+        report(steps * job.seeds)
+    result = _result(job, recipe, state.params, looks)
+    store = Store(job.results)
+    store.write(job.cell, spec=job.spec, result=result, provenance=provenance(job.command))
+    job.checkpoint.unlink(missing_ok=True)
+
+
+def make_recipe(job: Job) -> Recipe:
+    """The published network and optimiser, with log-variance outputs."""
+    setting = setting_of(job.setting, job.method)
+    fields = {"link": Gaussian, "max_kl": setting.max_kl, "radius_mode": "target"}
+    method = with_fields(METHODS[job.method], **fields)
+    optimizer = _momentum if setting.momentum else optax.sgd
+    assert setting.momentum in (0, 0.9)
+    return Recipe(NETWORK, method, optimizer)
+
+
+def draw_sources(job: Job) -> Sources:
+    """The training sets: a common grid, noise of each seed's own."""
+    x = np.linspace(LOW, HIGH, POINTS)
+    sigma = NOISES[job.noise](x)
+    draws = [generator("sinusoid", job.noise, s, "noise").normal(size=POINTS) for s in _seeds(job)]
+    targets = np.stack([true_mean(x) + sigma * draw for draw in draws])
+    inputs = np.repeat(x[None, :, None], job.seeds, axis=0)
+    return Sources(jnp.asarray(inputs, jnp.float32), jnp.asarray(targets, jnp.float32))
+
+
+def draw_lanes(job: Job) -> Lanes:
+    """One lane per seed."""
+    seeds = [seed_of("sinusoid", seed, "key") & 0xFFFFFFFF for seed in _seeds(job)]
+    return Lanes(
+        source=jnp.arange(job.seeds, dtype=jnp.int32),
+        learning_rate=jnp.full(job.seeds, LEARNING_RATE, jnp.float32),
+        key=jax.vmap(jax.random.key)(np.array(seeds, np.uint32)),
+    )
+
+
+def draw_params(job: Job) -> Any:
+    """Stacked initial parameters, the same for every method and noise."""
+    setting = setting_of(job.setting, job.method)
+
+    def draw(seed: int) -> Any:
+        rng = generator("sinusoid", seed, "init")
+        params = NETWORK.init(rng, 1)
+        if setting.init == "default":
+            return params
+        return spread_over(params, rng, low=LOW, high=HIGH, slope=setting.slope)
+
+    return stack([draw(seed) for seed in _seeds(job)])
+
+
+def draw_chunk(job: Job, first: int) -> Schedule:
+    """The steps of the chunk that begins at `first`, drawn without those before it."""
+    steps = min(job.chunk, job.steps - first)
+    drawn = [
+        shuffled_rows(
+            generator("sinusoid", seed, "batches", first), POINTS, batch=BATCH, steps=steps
+        )
+        for seed in _seeds(job)
+    ]
+    rows = np.stack([order for order, _ in drawn], axis=1)
+    factor = np.ones(steps)
+    if setting_of(job.setting, job.method).decay == "cosine":
+        factor = 0.5 * (1 + np.cos(math.pi * (first + np.arange(steps)) / job.steps))
+    return Schedule(rows, drawn[0][1], factor.astype(np.float32))
+
+
+def _momentum(learning_rate: Array) -> optax.GradientTransformation:
+    return optax.sgd(learning_rate, momentum=0.9)
+
+
+def _seeds(job: Job) -> range:
+    return range(job.seeds)
+
+
+def _resume(job: Job, recipe: Recipe, sources: Sources, lanes: Lanes) -> tuple[TrainState, Looks]:
+    state = start(recipe, draw_params(job), None, sources, lanes)
+    looks = _append(None, _look(job, recipe, state.params, sources))
+    saved = load_checkpoint(job.checkpoint, job.spec, (state, looks))
+    if saved is None:
+        return state, looks
+    state, looks = saved
+    return jax.tree.map(jnp.asarray, state), looks
+
+
+def _append(looks: Looks | None, now: Looks) -> Looks:
+    rows = Looks(*(np.asarray(leaf)[None] for leaf in now))
+    if looks is None:
+        return rows
+    return Looks(*(np.concatenate(pair) for pair in zip(looks, rows, strict=True)))
+
+
+def _look(job: Job, recipe: Recipe, params: Any, sources: Sources) -> Looks:
+    truth = true_mean(DENSE), NOISES[job.noise](DENSE)
+    return _look_compiled(recipe, params, sources.inputs[0], *map(jnp.asarray, truth))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _look_compiled(recipe, params, inputs, mean, sigma) -> Looks:
+    def errors(params):
+        dist, _ = recipe.predict(params, None, jnp.asarray(DENSE)[:, None])
+        rmse = jnp.sqrt(jnp.mean(jnp.square(dist.mean - mean)))
+        return rmse, jnp.mean(jnp.abs(dist.std / sigma - 1))
+
+    first = jax.tree.map(lambda leaf: leaf[0], params)
+    dist, _ = recipe.predict(first, None, inputs)
+    features = functools.partial(recipe.network.features, first)
+    jacobian = local_jacobian_variance(features, inputs, radius=BALL)[SHOWN]
+    kl = local_kl_variance(dist, inputs, radius=BALL)[SHOWN]
+    rmse, sigma_error = jax.vmap(errors)(params)
+    return Looks(rmse, sigma_error, jnp.log10(jacobian), jnp.log10(kl))
+
+
+def _result(job: Job, recipe: Recipe, params: Any, looks: Looks) -> dict[str, Any]:
+    first = jax.tree.map(lambda leaf: leaf[0], params)
+    x = np.linspace(LOW, HIGH, POINTS, dtype=np.float32)[SHOWN]
+    dist, _ = recipe.predict(first, None, jnp.asarray(x)[:, None])
+    targets = draw_sources(job).targets[0][SHOWN]
+    times = [min(i * job.chunk, job.steps) for i in range(len(looks.rmse))]
+    return {
+        "rmse": looks.rmse[-1],
+        "sigma_error": looks.sigma_error[-1],
+        "steps": times,
+        "rmse_over_training": _rounded(looks.rmse),
+        "sigma_error_over_training": _rounded(looks.sigma_error),
+        "x": _rounded(x),
+        "targets": _rounded(targets),
+        "mean": _rounded(dist.mean),
+        "std": _rounded(dist.std),
+        "log10_jacobian_variance": _rounded(looks.jacobian_variance, 2),
+        "log10_kl_variance": _rounded(looks.kl_variance, 2),
+    }
+
+
+def _rounded(values: Any, digits: int = 5) -> list:
+    """Kept short: these are for figures."""
+    return np.round(np.asarray(values, np.float64), digits).tolist()

@@ -1,0 +1,70 @@
+"""The sinusoid section of the report: final errors of all methods, and the figure."""
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.experiments.sinusoid.plan import NOISES, SETTINGS, true_mean
+from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
+from benchmarks.machinery.figures import sinusoid_figure
+from benchmarks.machinery.methods import METHODS
+from benchmarks.machinery.store import Store
+
+SHOWN = ("nll", "fisher8", "fisher8_radius")
+
+
+def section(store: Store) -> Section | None:
+    """Everything about the sinusoid, or None without results."""
+    cells = list(store.cells("sinusoid"))
+    if not cells:
+        return None
+    blocks: list[Block] = [Paragraph(_how_to_read()), _table(cells)]
+    for setting in SETTINGS:
+        for noise in NOISES:
+            blocks += _figure(cells, setting, noise)
+    return Section("Sinusoid", blocks)
+
+
+def _table(cells: list[dict[str, Any]]) -> Table:
+    rows = []
+    for cell in cells:
+        spec, result = cell["spec"], cell["result"]
+        label = METHODS[spec["method"]].label
+        place = [spec["setting"], spec["noise"], label, f"{spec['steps']:,}"]
+        rows.append([*place, _spread(result["rmse"]), _spread(result["sigma_error"])])
+    header = ["setting", "noise", "method", "steps", "RMSE", "mean |sigma/true - 1|"]
+    return Table("After training: mean over seeds (smallest to largest)", header, rows)
+
+
+def _figure(cells: list[dict[str, Any]], setting: str, noise: str) -> list[Block]:
+    longest: dict[str, dict[str, Any]] = {}
+    for cell in sorted(cells, key=lambda cell: cell["spec"]["steps"]):
+        if (cell["spec"]["setting"], cell["spec"]["noise"]) == (setting, noise):
+            longest[cell["spec"]["method"]] = cell
+    columns = {METHODS[m].label: longest[m]["result"] for m in SHOWN if m in longest}
+    if not columns:
+        return []
+    x = np.array(next(iter(columns.values()))["x"])
+    picture = sinusoid_figure(columns, (true_mean(x), NOISES[noise](x)))
+    caption = (
+        f"Setting {setting}, {noise} noise, first seed. Top: fit with bands of one and two "
+        "standard deviations. Middle and bottom: local Jacobian and KL variance in a ball of "
+        "radius 0.5 over training."
+    )
+    return [Figure(f"sinusoid-{setting}-{noise}", picture, caption)]
+
+
+def _spread(values: list[float | None]) -> str:
+    finite = [value for value in values if value is not None]
+    if len(finite) < len(values):
+        return f"diverged in {len(values) - len(finite)} of {len(values)}"
+    return f"{np.mean(finite):.4f} ({min(finite):.4f} to {max(finite):.4f})"
+
+
+def _how_to_read() -> str:
+    return (
+        "y = 0.4 sin(2 pi x) + noise on [0, 12], 1000 points, 150 x 150 tanh units, SGD at 1e-3, "
+        "batches of 32. RMSE is to the true mean. `literal` is the published description with "
+        "PyTorch's default initialisation, `spread` places the first layer's units over the "
+        "domain, `best` adds momentum 0.9 and a cosine decay."
+    )

@@ -1,0 +1,1 @@
+"""The estimator beside gradient boosting on tables."""

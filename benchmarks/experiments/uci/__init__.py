@@ -1,0 +1,1 @@
+"""The UCI tables of the paper."""

@@ -1,0 +1,166 @@
+"""Our UCI cells beside the published ones: coverage, winners, ranks. Arrays and records only."""
+
+import dataclasses
+from collections.abc import Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.experiments.uci.plan import BUDGETS
+from benchmarks.machinery.seed_tables import published
+from benchmarks.machinery.store import Store
+
+METRICS = {"rmse": 2, "nll": 2, "ece": 3}  # and the decimals the paper prints
+WITH_VARIANCE = ("nll", "beta_nll", "faithful", "fisher8")
+
+
+class Key(NamedTuple):
+    """The place of a cell."""
+
+    optimizer: str
+    rate: float
+    dataset: str
+    method: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Ours:
+    """One metric of one of our cells, over folds."""
+
+    folds: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.folds))
+
+    @property
+    def std(self) -> float:
+        return float(np.std(self.folds))
+
+    @property
+    def diverged(self) -> int:
+        """Folds without a finite value."""
+        return int(np.sum(~np.isfinite(self.folds)))
+
+
+class Published(NamedTuple):
+    """One metric of one published cell; None where the paper says that it diverged."""
+
+    mean: float
+    std: float
+
+
+class Difference(NamedTuple):
+    """One metric of one cell in both."""
+
+    key: Key
+    metric: str
+    ours: Ours
+    paper: Published
+
+    @property
+    def within(self) -> bool:
+        """Our mean, rounded as the paper prints it, lies within one published std."""
+        rounded = np.round(self.ours.mean, METRICS[self.metric])
+        return bool(abs(rounded - self.paper.mean) <= self.paper.std + 1e-9)
+
+    @property
+    def spreads(self) -> float:
+        """The difference in published fold spreads, nan if the printed spread is 0."""
+        return (self.ours.mean - self.paper.mean) / self.paper.std if self.paper.std else np.nan
+
+
+class Comparison:
+    """All UCI cells of one seed, ours and published.
+
+    Args:
+        store: where our results are.
+        seed: the run to compare.
+    """
+
+    def __init__(self, store: Store, seed: int = 0):
+        self.ours: dict[Key, dict[str, Ours]] = {}
+        for cell in store.cells("uci"):
+            spec = cell["spec"]
+            if spec["seed"] == seed:
+                key = Key(*(spec[n] for n in ("optimizer", "learning_rate", "dataset", "method")))
+                self.ours[key] = {m: _folds(cell["result"][m]) for m in METRICS}
+        self.paper = _published()
+
+    @property
+    def tables(self) -> list[tuple[str, float]]:
+        """The nine tables, as (optimiser, learning rate)."""
+        return [(name, rate) for name, budget in BUDGETS.items() for rate in budget.rates]
+
+    def differences(self, metrics: Iterable[str] = METRICS) -> list[Difference]:
+        """Every metric that did not diverge in the paper and that we have."""
+        return [
+            Difference(key, metric, self.ours[key][metric], value)
+            for key, row in self.paper.items()
+            for metric in metrics
+            if key in self.ours and (value := row[metric]) is not None
+        ]
+
+    @cached_property
+    def missing(self) -> list[Key]:
+        """Published cells that we have no result for."""
+        return [key for key in self.paper if key not in self.ours]
+
+    def winners(self, optimizer: str, rate: float, dataset: str) -> tuple[str, set[str]] | None:
+        """Our best method in NLL and the paper's best ones (ties as printed); None if unknown."""
+        keys = [k for k in self.paper if k[:3] == (optimizer, rate, dataset)]
+        if not keys or any(key not in self.ours for key in keys):
+            return None
+        ours = min(keys, key=lambda key: _or_inf(self.ours[key]["nll"].mean)).method
+        values = {key.method: self._published_mean(key, "nll") for key in keys}
+        best = min(values.values())
+        return ours, {method for method, value in values.items() if value == best}
+
+    def ranks(self, metric: str, rate: float, optimizer: str = "sgd") -> dict[str, tuple]:
+        """Average rank over data sets, (ours, paper), among the methods with a variance."""
+        totals: dict[str, list[np.ndarray]] = {"ours": [], "paper": []}
+        for dataset in _datasets(self.paper):
+            keys = [Key(optimizer, rate, dataset, method) for method in WITH_VARIANCE]
+            if any(key not in self.ours for key in keys):
+                continue
+            totals["ours"].append(_rank([_or_inf(self.ours[key][metric].mean) for key in keys]))
+            totals["paper"].append(_rank([self._published_mean(key, metric) for key in keys]))
+        if not totals["ours"]:
+            return {}
+        means = (np.mean(totals["ours"], axis=0), np.mean(totals["paper"], axis=0))
+        return {m: (a, b) for m, a, b in zip(WITH_VARIANCE, *means, strict=True)}
+
+    def _published_mean(self, key: Key, metric: str) -> float:
+        value = self.paper[key][metric]
+        return np.inf if value is None else value.mean
+
+
+def _published() -> dict[Key, dict[str, Published | None]]:
+    rows = published("uci")
+    return {
+        Key(r["optimizer"], r["learning_rate"], r["dataset"], r["method"]): {
+            metric: None if r[metric] is None else Published(**r[metric]) for metric in METRICS
+        }
+        for r in rows
+    }
+
+
+def _datasets(keys: Iterable[Key]) -> list[str]:
+    return list(dict.fromkeys(key.dataset for key in keys))
+
+
+def _folds(values: list[float | None]) -> Ours:
+    return Ours(np.array([np.nan if value is None else value for value in values], float))
+
+
+def _or_inf(value: float) -> float:
+    return value if np.isfinite(value) else np.inf
+
+
+def _rank(values: list[float]) -> np.ndarray:
+    """Ranks from 1, ties sharing their mean."""
+    array = np.array(values)
+    below = np.sum(array[None] < array[:, None], axis=1)
+    equal = np.sum(array[None] == array[:, None], axis=1)
+    return below + (equal + 1) / 2

@@ -1,0 +1,1 @@
+"""Two cosmological parameters from maps of weak lensing."""

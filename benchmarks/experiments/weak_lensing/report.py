@@ -1,0 +1,160 @@
+"""The weak-lensing table from stored results, in the form of the published one.
+
+`table_rows(store)` gives one record per method and set of maps, `section(store)` what the report
+shows. Simulated maps never share a table with the challenge's, and only the latter stand beside
+published values.
+"""
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as PrintedTable
+
+from benchmarks.experiments.weak_lensing.plan import LABELS, Job
+from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
+from benchmarks.machinery.seed_tables import Cell, group_by_seed, number, published, score_texts
+from benchmarks.machinery.store import Store
+
+METRICS = (
+    "score",
+    "rmse_omega_m",
+    "rmse_s8",
+    "nll_omega_m",
+    "nll_s8",
+    "coverage68_omega_m",
+    "coverage68_s8",
+)
+HEADINGS = ("score", "RMSE Ωm", "RMSE S8", "NLL Ωm", "NLL S8", "68 % Ωm", "68 % S8")
+DIGITS = (3, 4, 4, 3, 3, 3, 3)
+
+
+class Row(NamedTuple):
+    """A method on one set of maps: seeds, means and standard deviations."""
+
+    method: str
+    label: str
+    maps: str
+    size: str
+    galaxies: float
+    epochs: int
+    learning_rate: float
+    seeds: tuple[int, ...]
+    mean: tuple[float, ...]  # in the order of `METRICS`
+    std: tuple[float, ...]
+    paper: tuple[float, ...] | None
+
+
+def table_rows(store: Store) -> list[Row]:
+    """Rows from all stored trainings, grouped by maps, in the order of the published table."""
+    return collect((cell["spec"], cell["result"]) for cell in store.cells("weak_lensing"))
+
+
+def collect(results: Iterable[Cell]) -> list[Row]:
+    """Groups (spec, result) pairs that differ in nothing but the seed."""
+    paper = _published()
+    rows = [_row(members, paper) for members in group_by_seed(results)]
+    order = list(LABELS)
+    return sorted(rows, key=lambda r: (r.maps, r.size, r.galaxies, order.index(r.method), str(r)))
+
+
+def _row(members: Sequence[Cell], paper) -> Row:
+    spec = members[0][0]
+    values = np.array([[number(result[m]) for m in METRICS] for _, result in members])
+    return Row(
+        spec["method"],
+        LABELS[spec["method"]],
+        spec["maps"],
+        spec["size"],
+        spec["galaxies"],
+        spec["epochs"],
+        spec["learning_rate"],
+        tuple(member["seed"] for member, _ in members),
+        tuple(values.mean(axis=0)),
+        tuple(values.std(axis=0)),
+        paper.get(spec["method"]) if spec["maps"] == "challenge" else None,
+    )
+
+
+def _published() -> dict[str, tuple[float, ...]]:
+    return {
+        row["method"]: tuple(row[metric]["mean"] for metric in METRICS)
+        for row in published("weak_lensing")
+    }
+
+
+def _cells(row: Row) -> list[str]:
+    std = row.std if len(row.seeds) > 1 else None
+    return score_texts(row.mean, std, row.paper, DIGITS)
+
+
+def _title(row: Row) -> str:
+    kind = "Simulated maps" if row.maps == "simulated" else "The challenge's maps"
+    return (
+        f"{kind}, {row.size} (height, width, cosmologies, realisations), {row.galaxies:g} galaxies "
+        f"per square arcminute, at most {row.epochs} epochs from rate {row.learning_rate:g}"
+    )
+
+
+def section(store: Store) -> Section | None:
+    """One table per set of maps and budget, or None without results."""
+    rows = table_rows(store)
+    if not rows:
+        return None
+    blocks: list[Block] = [Paragraph(_how_to_read())]
+    for title in dict.fromkeys(_title(row) for row in rows):
+        lines = [
+            [row.label, *_cells(row), str(len(row.seeds))] for row in rows if _title(row) == title
+        ]
+        blocks.append(Table(title, ["method", *HEADINGS, "seeds"], lines))
+    buffer = io.BytesIO()
+    figure(store).savefig(buffer, format="png", dpi=100)
+    caption = "Validation score over training, one line per seed."
+    blocks.append(Figure("weak-lensing", buffer.getvalue(), caption))
+    return Section("Weak lensing", blocks)
+
+
+def _how_to_read() -> str:
+    return (
+        "Mean and deviation over seeds. The score is the challenge's, larger is better; RMSE in "
+        "physical units, NLL with its constant, and the share of test maps inside one predicted "
+        "standard deviation (68 % if honest). **Simulated** maps take the place of the "
+        "challenge's: their scores compare with each other only."
+    )
+
+
+def figure(store: Store) -> Any:
+    """Validation scores over training, one line per training; None without results."""
+    import matplotlib.pyplot as plt
+
+    cells = list(store.cells("weak_lensing"))
+    if not cells:
+        return None
+    drawing, axis = plt.subplots(figsize=(6, 4))
+    order, named = list(LABELS), set()
+    for cell in cells:
+        method = cell["spec"]["method"]
+        history = [[number(value) for value in point] for point in cell["result"]["history"]]
+        score = np.array(history)[:, 1]
+        label = None if method in named else LABELS[method]
+        named.add(method)
+        axis.plot(np.arange(1, len(score) + 1), score, color=f"C{order.index(method)}", label=label)
+    axis.set_xlabel("epoch")
+    axis.set_ylabel("validation score")
+    axis.legend(frameon=False)
+    drawing.tight_layout()
+    return drawing
+
+
+def print_table(console: Console, results: Sequence[tuple[Job, dict[str, Any]]]) -> None:
+    """What a run prints at its end."""
+    rows = collect((job.spec, result) for job, result in results)
+    for title in dict.fromkeys(_title(row) for row in rows):
+        table = PrintedTable("method", *HEADINGS, "seeds", title=title)
+        table.columns[0].no_wrap = True
+        for row in rows:
+            if _title(row) == title:
+                table.add_row(row.label, *_cells(row), str(len(row.seeds)))
+        console.print(table)

@@ -1,0 +1,1 @@
+"""What all experiments share; knows none of them."""
