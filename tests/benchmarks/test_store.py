@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.machinery.store import Store, write_atomically
+from benchmarks.machinery.store import Store
 
 SPEC = {"rate": 0.1, "seed": 0}
 
