@@ -46,7 +46,7 @@ def test_interrupted_or_damaged_results_end_with_the_same_bytes(data_root, tmp_p
     (broken / "uci" / "sgd-0.01-yacht-fisher8.json").unlink()
     damaged = broken / "uci" / "sgd-0.1-power-fisher8.json"
     damaged.write_bytes(damaged.read_bytes()[:300])
-    (broken / "uci" / "sgd-0.1-power-fisher8.json_half.tmp").write_bytes(b"{")
+    (broken / "uci" / ".fisher8-0123456789abcdef.tmp").write_bytes(b"{")
     capsys.readouterr()
     assert command(data_root, broken) == 0
     assert "is damaged and will be computed again" in capsys.readouterr().out
