@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fisher8_jax._files import write_whole
+from fisher8_jax.artifacts._json import check_json
 
 FORMAT = "fisher8_jax artifact"
 FORMAT_VERSION = 1
@@ -78,7 +79,7 @@ def save_artifact(path: str | Path, trees: Mapping[str, Any], *, config: Any = N
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "versions": _versions(),
-        "config": _check_json(config),
+        "config": check_json(config),
         "names": list(trees),
         "arrays": entries,
     }
@@ -149,19 +150,6 @@ def _key(key: Any) -> str | int:
             value = getattr(key, attribute)
             return value if isinstance(value, int) else str(value)
     return str(key)
-
-
-def _check_json(config: Any) -> Any:
-    try:
-        text = json.dumps(config, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"`config` must be plain JSON: {error}.") from error
-    if json.loads(text) != config:
-        raise TypeError(
-            "`config` would come back changed from JSON. Use dictionaries with text keys, lists, "
-            "text and numbers only."
-        )
-    return config
 
 
 def _versions() -> dict[str, str]:
