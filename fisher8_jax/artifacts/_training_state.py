@@ -11,7 +11,6 @@ import jax
 from jax.experimental import multihost_utils
 
 from fisher8_jax._files import lock, write_whole
-from fisher8_jax.artifacts._archive import ArtifactError
 from fisher8_jax.artifacts._checksums import (
     describe,
     find_damage,
@@ -19,6 +18,7 @@ from fisher8_jax.artifacts._checksums import (
     read_leaves,
     write_checksums,
 )
+from fisher8_jax.artifacts._format import ArtifactError
 from fisher8_jax.artifacts._json import check_json
 
 State = TypeVar("State")

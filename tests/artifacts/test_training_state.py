@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisher8_jax.artifacts import TrainingCheckpoints
-from fisher8_jax.artifacts._archive import ArtifactError
+from fisher8_jax.artifacts import ArtifactError, TrainingCheckpoints
 from fisher8_jax.artifacts._checksums import find_damage
 
 ROOT = pathlib.Path(__file__).parents[2]
