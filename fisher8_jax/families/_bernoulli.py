@@ -9,6 +9,7 @@ from jax import Array
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._bisection import broadcast_probability
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import diagonal_factor
 
 
 @family
@@ -72,10 +73,19 @@ class Bernoulli(ScalarFamily):
         up, down = rest + jnp.exp(dist.logit - size), rest + jnp.exp(-dist.logit - size)
         return {"logit": Scaled((1 - targets) * up - targets * down, size)}
 
+    def fisher(self, tangent: Self) -> Self:
+        """`p (1 - p) d_logit`."""
+        dist, tangent = self.widen(), tangent.widen()
+        return type(self)(multiply_by_exp(tangent.logit, _log_information(dist.logit)))
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`p (1 - p) d_logit^2`."""
         dist, tangent = self.widen(), tangent.widen()
         return jnp.square(multiply_by_exp(tangent.logit, 0.5 * _log_information(dist.logit)))
+
+    def fisher_factor(self) -> Array:
+        """`sqrt(p (1 - p))`."""
+        return diagonal_factor(jnp.exp(0.5 * _log_information(self.widen().logit)))
 
     def kl(self, other: Self) -> Array:
         """`p (ln p - ln q) + (1 - p)(ln(1 - p) - ln(1 - q))`."""

@@ -11,6 +11,7 @@ from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import digamma_remainder, log_gamma_remainder, trigamma_remainder
 from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import triangular_factor
 
 
 @family
@@ -127,12 +128,30 @@ class Beta(ScalarFamily):
             "log_concentration": Scaled(natural[1], log_scale),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """The Fisher information of the class docstring times `tangent`."""
+        dist, tangent = self.widen(), tangent.widen()
+        f_mm, f_mc, f_cc, _ = _information(dist)
+        dm, dc = tangent.logit_mean, tangent.log_concentration
+        return type(self)(f_mm * dm + f_mc * dc, f_mc * dm + f_cc * dc)
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The quadratic form of `F`."""
         dist, tangent = self.widen(), tangent.widen()
         f_mm, f_mc, f_cc, _ = _information(dist)
         dm, dc = tangent.logit_mean, tangent.log_concentration
         return f_mm * jnp.square(dm) + 2 * f_mc * dm * dc + f_cc * jnp.square(dc)
+
+    def fisher_factor(self) -> Array:
+        """From the determinant, which is free of cancellation."""
+        dist = self.widen()
+        f_mm, f_mc, _, determinant = _information(dist)
+        logit = dist.logit_mean
+        log_rest = jax.nn.log_sigmoid(logit) + jax.nn.log_sigmoid(-logit)
+        log_rest = log_rest + jax.nn.softplus(dist.log_concentration)
+        first = jnp.sqrt(f_mm)
+        own = jnp.sqrt(determinant) * jnp.exp(0.5 * log_rest) / first
+        return triangular_factor((first,), (f_mc / first, own))
 
     def kl(self, other: Self) -> Array:
         """The closed form, through the remainders of the gamma functions."""

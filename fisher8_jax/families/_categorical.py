@@ -9,6 +9,7 @@ from jax import Array
 from fisher8_jax._checks import check_floating
 from fisher8_jax._numerics import Scaled
 from fisher8_jax.families._contract import Family, family
+from fisher8_jax.families._fisher_factor import multinomial_factor
 
 
 @family
@@ -110,10 +111,19 @@ class Categorical(Family):
         log_scale = -_pick(dist.log_probabilities, classes)
         return {"logits": Scaled(value, jnp.broadcast_to(log_scale[..., None], value.shape))}
 
+    def fisher(self, tangent: Self) -> Self:
+        """`p (d_logits - sum(p d_logits))`."""
+        dist, tangent = self.widen(), tangent.widen()
+        return type(self)(fisher_logits(dist.probabilities, tangent.logits))
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The variance of `d_logits` under `p`."""
         dist, tangent = self.widen(), tangent.widen()
         return logits_norm_sq(dist.probabilities, tangent.logits)
+
+    def fisher_factor(self) -> Array:
+        """The closed form for `diag(p) - p p'`; its last column is 0."""
+        return multinomial_factor(self.widen().log_probabilities)
 
     def kl(self, other: Self) -> Array:
         """`sum_k p_k (ln p_k - ln q_k)`."""
@@ -149,6 +159,12 @@ def natural_logits(log_probabilities: Array, cotangent: Array) -> Array:
     cotangent = cotangent - jnp.mean(cotangent, axis=-1, keepdims=True)
     natural = cotangent * jnp.exp(-log_probabilities)
     return natural - jnp.mean(natural, axis=-1, keepdims=True)
+
+
+def fisher_logits(probabilities: Array, tangent: Array) -> Array:
+    """`(diag(p) - p p') tangent`."""
+    centre = jnp.sum(probabilities * tangent, axis=-1, keepdims=True)
+    return probabilities * (tangent - centre)
 
 
 def logits_norm_sq(probabilities: Array, tangent: Array) -> Array:

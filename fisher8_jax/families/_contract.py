@@ -21,6 +21,8 @@ continuous ranked probability score in closed form, one value per element.
 
 import abc
 import dataclasses
+import itertools
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import jax
@@ -30,6 +32,7 @@ from jax import Array
 from fisher8_jax._checks import check_floating, check_mask, check_same_shape, check_targets
 from fisher8_jax._numerics import Scaled, at_least_float32
 from fisher8_jax._trees import register_tree
+from fisher8_jax.families._fisher_factor import factor_from_dense
 from fisher8_jax.families._support import is_inside, raise_if_outside
 
 FamilyClass = TypeVar("FamilyClass", bound=type)
@@ -99,16 +102,87 @@ class Family(abc.ABC):
     def natural(self, cotangent: Self) -> Self:
         """The inverse Fisher information times a cotangent, one element at a time."""
 
-    @abc.abstractmethod
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The natural gradient of `nll`, field by field, computed without overflow.
 
-        Families without a closed form return `natural_score_by_autodiff(self, targets)`.
+        Families replace this default, `natural` of the gradient of `nll`, where they know a closed
+        form that overflows later.
         """
+        return natural_score_by_autodiff(self, targets)
 
     @abc.abstractmethod
+    def fisher(self, tangent: Self) -> Self:
+        """The Fisher information times a tangent, one element at a time.
+
+        `natural(fisher(tangent))` is `tangent` again, except along directions that change nothing.
+        """
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`tangent' F tangent`, one value per element: twice the KL divergence of a small step."""
+        """`tangent' F tangent`, one value per element: twice the KL divergence of a small step.
+
+        Families replace this default, the product of `tangent` and `fisher(tangent)`, where they
+        know a sum of squares.
+        """
+        tangent = tangent.widen()
+        return jnp.sum(tangent.to_vector() * self.fisher(tangent).to_vector(), axis=-1)
+
+    def fisher_factor(self) -> Array:
+        """The lower triangular `L` with `F = L L'`, shape `batch_shape + (p, p)`.
+
+        `p` is the number of scalar coordinates of one element: all array fields in the order of
+        their declaration, each flattened per element in row-major order, as in `to_vector`. The
+        result is at least float32. Where `F` is singular, as for the logits of a `Categorical`, so
+        is `L`; it is finite nevertheless.
+
+        Families replace this default, which factorises the matrix that `fisher` applies to all unit
+        tangents, where they know a closed form.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from fisher8_jax import Gaussian
+            >>> dist = Gaussian(mean=jnp.zeros(3), log_variance=jnp.full(3, -60.0))
+            >>> factor = dist.fisher_factor()
+            >>> factor.shape, float(jnp.log(factor[0, 0, 0]))
+            ((3, 2, 2), 30.0)
+        """
+        return factor_from_dense(dense_fisher(self))
+
+    def to_vector(self) -> Array:
+        """All coordinates of every element in one vector, shape `batch_shape + (p,)`.
+
+        Array fields follow each other in the order of their declaration, each flattened per element
+        in row-major order. Works for distributions, tangents and cotangents alike.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from fisher8_jax import Gaussian
+            >>> Gaussian(mean=jnp.arange(2.0), log_variance=jnp.full(2, 7.0)).to_vector()
+            Array([[0., 7.],
+                   [1., 7.]], dtype=float32)
+        """
+        shape = self.batch_shape
+        return jnp.concatenate(
+            [x.reshape(*shape, math.prod(x.shape[len(shape) :])) for x in jax.tree.leaves(self)],
+            axis=-1,
+        )
+
+    def from_vector(self, vector: Array) -> Self:
+        """The inverse of `to_vector`: `vector` in the fields of a distribution of this shape.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from fisher8_jax import Gaussian
+            >>> dist = Gaussian(mean=jnp.zeros(2), log_variance=jnp.zeros(2))
+            >>> dist.from_vector(jnp.array([[0.0, 7.0], [1.0, 7.0]])).mean
+            Array([0., 1.], dtype=float32)
+        """
+        shape = self.batch_shape
+        leaves, structure = jax.tree.flatten(self)
+        sizes = [math.prod(x.shape[len(shape) :]) for x in leaves]
+        vector = check_targets(vector, (*shape, sum(sizes)), "vector")
+        parts = jnp.split(vector, list(itertools.accumulate(sizes[:-1])), axis=-1)
+        fields = [part.reshape(x.shape) for part, x in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(structure, fields)
 
     @abc.abstractmethod
     def kl(self, other: Self) -> Array:
@@ -198,6 +272,17 @@ def array_fields(dist: Family) -> tuple[str, ...]:
     """The names of the fields that hold arrays, in order."""
     fields = dataclasses.fields(dist)  # type: ignore[arg-type]
     return tuple(field.name for field in fields if not field.metadata.get("static", False))
+
+
+def dense_fisher(dist: Family) -> Array:
+    """The Fisher information as matrices, shape `batch_shape + (p, p)`, from `dist.fisher`."""
+    dist = dist.widen()
+    vector = dist.to_vector()
+
+    def column(unit: Array) -> Array:
+        return dist.fisher(dist.from_vector(jnp.broadcast_to(unit, vector.shape))).to_vector()
+
+    return jax.vmap(column, out_axes=-1)(jnp.eye(vector.shape[-1], dtype=vector.dtype))
 
 
 def natural_score_by_autodiff(dist: Family, targets: Array) -> dict[str, Scaled]:

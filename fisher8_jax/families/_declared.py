@@ -22,12 +22,10 @@ from jax import Array, lax
 from jax.scipy.linalg import cho_solve
 
 from fisher8_jax._checks import check_positive
-from fisher8_jax._numerics import Scaled
 from fisher8_jax.families._contract import (
     ScalarFamily,
     array_fields,
     family,
-    natural_score_by_autodiff,
 )
 
 LogDensity = Callable[..., Array]
@@ -171,14 +169,11 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
         solved = scale * cho_solve((lower, True), flat[..., None])[..., 0]
         return type(self)(*(solved[..., i] for i in range(solved.shape[-1])))
 
-    def natural_score(self, targets: Array) -> dict[str, Scaled]:
-        """`natural` of the gradient of the log-density."""
-        return natural_score_by_autodiff(self, targets)
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`tangent' F tangent`, not damped."""
+    def fisher(self, tangent: Self) -> Self:
+        """`F tangent`, not damped."""
         flat = jnp.stack(list(tangent.widen()._fields().values()), -1)
-        return jnp.einsum("...i,...ij,...j->...", flat, self.information(), flat)
+        product = jnp.einsum("...ij,...j->...i", self.information(), flat)
+        return type(self)(*(product[..., i] for i in range(product.shape[-1])))
 
     def kl(self, other: Self) -> Array:
         """The mean of the difference of the log-densities over the nodes of `self`."""

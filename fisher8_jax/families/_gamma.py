@@ -12,6 +12,7 @@ from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import digamma_remainder, log_gamma_remainder, trigamma_remainder
 from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._scaled import add_scaled
 
 _LARGEST_PLAIN_LOG = 80.0
@@ -104,12 +105,25 @@ class Gamma(ScalarFamily):
             "log_concentration": add_scaled(settled, excess, log_excess),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """`(k d_log_mean, (k^2 trigamma(k) - k) d_log_concentration)`."""
+        dist, tangent = self.widen(), tangent.widen()
+        return type(self)(
+            multiply_by_exp(tangent.log_mean, dist.log_concentration),
+            tangent.log_concentration * trigamma_remainder(dist.log_concentration),
+        )
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`k d_log_mean^2 + (k^2 trigamma(k) - k) d_log_concentration^2`."""
         dist, tangent = self.widen(), tangent.widen()
         mean = multiply_by_exp(tangent.log_mean, 0.5 * dist.log_concentration)
         information = trigamma_remainder(dist.log_concentration)
         return jnp.square(mean) + information * jnp.square(tangent.log_concentration)
+
+    def fisher_factor(self) -> Array:
+        """`diag(sqrt(k), sqrt(k^2 trigamma(k) - k))`."""
+        log_k = self.widen().log_concentration
+        return diagonal_factor(jnp.exp(0.5 * log_k), jnp.sqrt(trigamma_remainder(log_k)))
 
     def kl(self, other: Self) -> Array:
         """The closed form, arranged so that equal means leave a function of the shapes alone."""

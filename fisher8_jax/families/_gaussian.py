@@ -11,6 +11,7 @@ from jax.scipy.special import ndtr, ndtri
 from fisher8_jax._checks import check_floating, check_positive, check_same_shape
 from fisher8_jax._numerics import Scaled, at_least_float32, log_softplus, multiply_by_exp
 from fisher8_jax.families._contract import Family, family
+from fisher8_jax.families._fisher_factor import diagonal_factor
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -218,9 +219,9 @@ class Gaussian(Family):
         In float32 the first is exact as long as the cotangent itself neither overflowed nor
         vanished, which for the NLL means a `|log_variance|` below about 85.
         """
-        dist, cotangent = self.widen(), cotangent.widen()
-        mean = multiply_by_exp(cotangent.mean, dist.log_variance)
-        return type(self)(mean, 2 * cotangent.log_variance)
+        mean = at_least_float32(cotangent.mean)
+        log_variance = at_least_float32(cotangent.log_variance)
+        return type(self)(multiply_by_exp(mean, self.log_variance), 2 * log_variance)
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(mean - targets, 1 - z^2)`, right for every finite input."""
@@ -244,11 +245,23 @@ class Gaussian(Family):
             ),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """`(exp(-log_variance) * d_mean, d_log_variance / 2)`."""
+        dist, tangent = self.widen(), tangent.widen()
+        mean = multiply_by_exp(tangent.mean, -dist.log_variance)
+        return type(self)(mean, 0.5 * tangent.log_variance)
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`exp(-log_variance) * d_mean^2 + d_log_variance^2 / 2`."""
         dist, tangent = self.widen(), tangent.widen()
         mean = multiply_by_exp(tangent.mean, -0.5 * dist.log_variance)
         return jnp.square(mean) + 0.5 * jnp.square(tangent.log_variance)
+
+    def fisher_factor(self) -> Array:
+        """`diag(exp(-log_variance / 2), sqrt(1/2))`."""
+        log_variance = self.widen().log_variance
+        half = jnp.full_like(log_variance, math.sqrt(0.5))
+        return diagonal_factor(jnp.exp(-0.5 * log_variance), half)
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)`, free of cancellation when the two are close."""

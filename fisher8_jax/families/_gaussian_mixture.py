@@ -10,8 +10,9 @@ from jax.scipy.special import logsumexp, ndtr
 
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._bisection import invert_increasing
-from fisher8_jax.families._categorical import logits_norm_sq, natural_logits
+from fisher8_jax.families._categorical import fisher_logits, logits_norm_sq, natural_logits
 from fisher8_jax.families._contract import Family, family
+from fisher8_jax.families._fisher_factor import block_diagonal, diagonal_factor, multinomial_factor
 from fisher8_jax.families._quadrature import expectation, gauss_legendre
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -144,6 +145,16 @@ class GaussianMixture(Family):
             "component_log_variances": Scaled(spread, jnp.broadcast_to(top, spread.shape)),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """The complete-data information times `tangent`."""
+        dist, tangent = self.widen(), tangent.widen()
+        log_w = dist.log_weights
+        return type(self)(
+            fisher_logits(dist.weights, tangent.logits),
+            multiply_by_exp(tangent.component_means, log_w - dist.component_log_variances),
+            0.5 * multiply_by_exp(tangent.component_log_variances, log_w),
+        )
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The quadratic form of the complete-data information, an upper bound of the mixture's."""
         dist, tangent = self.widen(), tangent.widen()
@@ -151,6 +162,16 @@ class GaussianMixture(Family):
         parts = jnp.square(means) + 0.5 * jnp.square(tangent.component_log_variances)
         weights = dist.weights
         return logits_norm_sq(weights, tangent.logits) + jnp.sum(weights * parts, axis=-1)
+
+    def fisher_factor(self) -> Array:
+        """Of the complete-data information: one block per field, two of them diagonal."""
+        dist = self.widen()
+        log_w = dist.log_weights
+        diagonal = jnp.concatenate(
+            [0.5 * (log_w - dist.component_log_variances), 0.5 * (log_w - math.log(2))], axis=-1
+        )
+        entries = diagonal_factor(*jnp.moveaxis(jnp.exp(diagonal), -1, 0))
+        return block_diagonal(multinomial_factor(log_w), entries)
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)` of the mixtures, component by component with 200-node quadrature.

@@ -10,6 +10,7 @@ from jax import Array
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax.families._bisection import broadcast_probability
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import diagonal_factor
 
 # exp(80) is still representable in float32; beyond it standardised residuals travel as logarithms.
 _LARGEST_PLAIN_LOG_Z = 80.0
@@ -80,11 +81,21 @@ class Laplace(ScalarFamily):
             "log_scale": Scaled(jnp.where(is_huge, -1, 1 - z), jnp.where(is_huge, log_z, 0)),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """`(d_mean / scale^2, d_log_scale)`."""
+        dist, tangent = self.widen(), tangent.widen()
+        return type(self)(multiply_by_exp(tangent.mean, -2 * dist.log_scale), tangent.log_scale)
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`(d_mean / scale)^2 + d_log_scale^2`."""
         dist, tangent = self.widen(), tangent.widen()
         mean = multiply_by_exp(tangent.mean, -dist.log_scale)
         return jnp.square(mean) + jnp.square(tangent.log_scale)
+
+    def fisher_factor(self) -> Array:
+        """`diag(1 / scale, 1)`."""
+        log_scale = self.widen().log_scale
+        return diagonal_factor(jnp.exp(-log_scale), jnp.ones_like(log_scale))
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)`, free of cancellation when the two are close."""

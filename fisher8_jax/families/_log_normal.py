@@ -76,9 +76,18 @@ class LogNormal(ScalarFamily):
         score = dist.of_logarithm.natural_score(log_targets)
         return {"location": score["mean"], "log_variance": score["log_variance"]}
 
+    def fisher(self, tangent: Self) -> Self:
+        """`(exp(-log_variance) * d_location, d_log_variance / 2)`."""
+        result = self.of_logarithm.fisher(tangent.of_logarithm)
+        return type(self)(result.mean, result.log_variance)
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`exp(-log_variance) * d_location^2 + d_log_variance^2 / 2`."""
         return self.of_logarithm.fisher_norm_sq(tangent.of_logarithm)
+
+    def fisher_factor(self) -> Array:
+        """`diag(exp(-log_variance / 2), sqrt(1/2))`."""
+        return self.of_logarithm.fisher_factor()
 
     def kl(self, other: Self) -> Array:
         """The divergence of the two Gaussians."""

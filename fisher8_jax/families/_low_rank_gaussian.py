@@ -17,6 +17,7 @@ from fisher8_jax.families._contract import (
     natural_score_by_autodiff,
     static_field,
 )
+from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -130,17 +131,54 @@ class LowRankGaussian(Family):
         dist, targets = self.prepare(targets)
         return {**score, "mean": Scaled(dist.mean - targets)}
 
+    def fisher(self, tangent: Self) -> Self:
+        """`(P d_mean, P dS P W, D diag(P dS P) / 2)` with `dS` the change of the covariance."""
+        dist, tangent = self.widen(), tangent.widen()
+        lower = jnp.linalg.cholesky(dist.covariance)
+        mean = cho_solve((lower, True), tangent.mean[..., None])[..., 0]
+        left = cho_solve((lower, True), dist._covariance_step(tangent))
+        middle = cho_solve((lower, True), _transpose(left))
+        diagonal = jnp.diagonal(middle, axis1=-2, axis2=-1)
+        log_diagonal = 0.5 * jnp.exp(dist.log_diagonal) * diagonal
+        return type(self)(mean, middle @ dist.factor, log_diagonal, self.damping)
+
+    def _covariance_step(self, tangent: Self) -> Array:
+        """The change of the covariance with a step."""
+        half = tangent.factor @ _transpose(self.factor)
+        own = _diagonal(tangent.log_diagonal * jnp.exp(self.log_diagonal))
+        return half + _transpose(half) + own
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`d_mean' P d_mean + tr(P dS P dS) / 2` with `dS` the change of the covariance."""
         dist, tangent = self.widen(), tangent.widen()
         lower = jnp.linalg.cholesky(dist.covariance)
-        half = tangent.factor @ _transpose(dist.factor)
-        step = half + _transpose(half)
-        step = step + _diagonal(tangent.log_diagonal * jnp.exp(dist.log_diagonal))
-        left = solve_triangular(lower, step, lower=True)
+        left = solve_triangular(lower, dist._covariance_step(tangent), lower=True)
         whitened = solve_triangular(lower, _transpose(left), lower=True)
         mean = solve_triangular(lower, tangent.mean[..., None], lower=True)[..., 0]
         return jnp.sum(jnp.square(mean), -1) + 0.5 * jnp.sum(jnp.square(whitened), (-2, -1))
+
+    def fisher_factor(self) -> Array:
+        """By QR of the map from a tangent to the whitened change of mean and covariance.
+
+        Turning the columns of `W` among themselves makes the factor singular for `r > 1`.
+        """
+        dist = self.widen()
+        lower = jnp.linalg.cholesky(dist.covariance)
+        eye = jnp.broadcast_to(_eye_like(lower), lower.shape)
+        dim, rank = dist.factor.shape[-2:]
+        size = dim * rank
+
+        def column(unit: Array) -> Array:
+            unit = jnp.broadcast_to(unit, (*self.batch_shape, size + dim))
+            factor = unit[..., :size].reshape(dist.factor.shape)
+            step = type(self)(jnp.zeros_like(dist.mean), factor, unit[..., size:], self.damping)
+            left = solve_triangular(lower, dist._covariance_step(step), lower=True)
+            whitened = solve_triangular(lower, _transpose(left), lower=True)
+            return math.sqrt(0.5) * whitened.reshape(*self.batch_shape, dim * dim)
+
+        root = jax.vmap(column, out_axes=-1)(jnp.eye(size + dim, dtype=lower.dtype))
+        of_mean = factor_from_root(solve_triangular(lower, eye, lower=True))
+        return block_diagonal(of_mean, factor_from_root(root))
 
     def kl(self, other: Self) -> Array:
         """The Gaussian closed form, with Cholesky factors of both covariances."""

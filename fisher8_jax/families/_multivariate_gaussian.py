@@ -13,6 +13,7 @@ from jax.scipy.special import ndtr, ndtri
 from fisher8_jax._checks import check_floating
 from fisher8_jax._numerics import Scaled, at_least_float32
 from fisher8_jax.families._contract import Family, family
+from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -133,15 +134,50 @@ class MultivariateGaussian(Family):
             "off_diagonal": Scaled(off_diagonal, jnp.broadcast_to(log_scale, off_diagonal.shape)),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """The Fisher information of the class docstring times `tangent`."""
+        dist, tangent = self.widen(), tangent.widen()
+        factor = dist.factor
+        mean = _solve(factor, tangent.mean)[..., None]
+        mean = solve_triangular(factor, mean, trans="T", lower=True)[..., 0]
+        group = dist._group_step(tangent)
+        group = group * (1 + jnp.eye(self.event_shape[0], dtype=group.dtype)[_lead(group)])
+        to_factor = solve_triangular(factor, group, trans="T", lower=True)
+        log_diagonal, off_diagonal = _to_fields(to_factor, to_factor)
+        return type(self)(mean, log_diagonal * jnp.exp(dist.log_diagonal), off_diagonal)
+
+    def _group_step(self, tangent: Self) -> Array:
+        """`X = L^-1 dL`."""
+        step = _lower(tangent.log_diagonal * jnp.exp(self.log_diagonal), tangent.off_diagonal)
+        return solve_triangular(self.factor, step, lower=True)
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`|L^-1 d_mean|^2 + sum_{i>j} X_ij^2 + 2 sum_i X_ii^2` with `X = L^-1 dL`."""
         dist, tangent = self.widen(), tangent.widen()
-        factor = dist.factor
-        mean = _solve(factor, tangent.mean)
-        step = _lower(tangent.log_diagonal * jnp.exp(dist.log_diagonal), tangent.off_diagonal)
-        group = jnp.square(solve_triangular(factor, step, lower=True))
+        mean = _solve(dist.factor, tangent.mean)
+        group = jnp.square(dist._group_step(tangent))
         twice = jnp.sum(jnp.diagonal(group, axis1=-2, axis2=-1), axis=-1)
         return jnp.sum(jnp.square(mean), axis=-1) + jnp.sum(group, axis=(-2, -1)) + twice
+
+    def fisher_factor(self) -> Array:
+        """By QR of the map from a tangent to `(L^-1 d_mean, X)`, for the mean and `L` apart."""
+        dist = self.widen()
+        dim, size = self.event_shape[0], self.off_diagonal.shape[-1]
+        eye = jnp.eye(dim, dtype=dist.mean.dtype)
+        inverse = solve_triangular(
+            dist.factor, jnp.broadcast_to(eye, dist.factor.shape), lower=True
+        )
+        rows, columns = np.tril_indices(dim)
+        weight = jnp.asarray(np.where(rows == columns, math.sqrt(2), 1), dist.mean.dtype)
+
+        def column(unit: Array) -> Array:
+            unit = jnp.broadcast_to(unit, (*self.batch_shape, dim + size))
+            step = type(self)(jnp.zeros_like(dist.mean), unit[..., :dim], unit[..., dim:])
+            group = dist._group_step(step)[..., rows, columns]
+            return group * jnp.broadcast_to(weight, group.shape)
+
+        root = jax.vmap(column, out_axes=-1)(jnp.eye(dim + size, dtype=dist.mean.dtype))
+        return block_diagonal(factor_from_root(inverse), factor_from_root(root))
 
     def kl(self, other: Self) -> Array:
         """`(|M|^2 - d - 2 ln det M + |L_q^-1 (mean_q - mean_p)|^2) / 2` with `M = L_q^-1 L_p`."""

@@ -13,6 +13,7 @@ from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import log_gamma_remainder
 from fisher8_jax.families._bisection import broadcast_probability, smallest_count
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._poisson import counts, relative_residual
 from fisher8_jax.families._quadrature import add_node_axis
 
@@ -117,6 +118,16 @@ class NegativeBinomial(ScalarFamily):
             ),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """`(r m / (r + m) d_log_mean, J d_log_concentration)`."""
+        dist, tangent = self.widen(), tangent.widen()
+        log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
+        information, log_scale, _ = _information(dist)
+        return type(self)(
+            multiply_by_exp(tangent.log_mean, -log_inverse),
+            information * multiply_by_exp(tangent.log_concentration, log_scale),
+        )
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`r m / (r + m) d_log_mean^2 + J d_log_concentration^2`."""
         dist, tangent = self.widen(), tangent.widen()
@@ -125,6 +136,14 @@ class NegativeBinomial(ScalarFamily):
         information, log_scale, _ = _information(dist)
         shape = multiply_by_exp(tangent.log_concentration, 0.5 * log_scale)
         return jnp.square(mean) + information * jnp.square(shape)
+
+    def fisher_factor(self) -> Array:
+        """`diag(sqrt(r m / (r + m)), sqrt(J))`."""
+        dist = self.widen()
+        log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
+        information, log_scale, _ = _information(dist)
+        shape = jnp.sqrt(information) * jnp.exp(0.5 * log_scale)
+        return diagonal_factor(jnp.exp(-0.5 * log_inverse), shape)
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)` by a trapezoidal rule with 160 nodes, to about 1e-9."""

@@ -10,6 +10,7 @@ from jax.scipy.special import gammaincc, gammaln, i0e, i1e
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._bisection import broadcast_probability, smallest_count
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._gamma import exp_excess
 
 
@@ -75,10 +76,19 @@ class Poisson(ScalarFamily):
         dist, targets = self.prepare(targets)
         return {"log_rate": relative_residual(dist.log_rate, targets)}
 
+    def fisher(self, tangent: Self) -> Self:
+        """`rate * d_log_rate`."""
+        dist, tangent = self.widen(), tangent.widen()
+        return type(self)(multiply_by_exp(tangent.log_rate, dist.log_rate))
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`rate * d_log_rate^2`."""
         dist, tangent = self.widen(), tangent.widen()
         return jnp.square(multiply_by_exp(tangent.log_rate, 0.5 * dist.log_rate))
+
+    def fisher_factor(self) -> Array:
+        """`sqrt(rate)`."""
+        return diagonal_factor(jnp.exp(0.5 * self.widen().log_rate))
 
     def kl(self, other: Self) -> Array:
         """`rate (exp(d) - 1 - d)` with `d` the difference of the log-rates."""

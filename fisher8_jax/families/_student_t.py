@@ -13,6 +13,7 @@ from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax._special import log_gamma_remainder
 from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
 from fisher8_jax.families._contract import ScalarFamily, family, static_field
+from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._quadrature import add_node_axis, expectation, sinh_sinh
 
 # Beyond it ln(1 + z^2) is 2 ln|z| to double precision.
@@ -104,6 +105,16 @@ class StudentT(ScalarFamily):
         location, half_shrink = natural_residual(dist.location, dist.log_scale, df, targets)
         return {"location": location, "log_scale": Scaled((self.df + 3) * half_shrink)}
 
+    def fisher(self, tangent: Self) -> Self:
+        """The Fisher information, diagonal, times `tangent`."""
+        dist, tangent = self.widen(), tangent.widen()
+        location = multiply_by_exp(tangent.location, -2 * dist.log_scale)
+        return type(self)(
+            location * ((self.df + 1) / (self.df + 3)),
+            tangent.log_scale * (2 * self.df / (self.df + 3)),
+            self.df,
+        )
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`(df+1)/(df+3) * (d_location / scale)^2 + 2 df/(df+3) * d_log_scale^2`."""
         dist, tangent = self.widen(), tangent.widen()
@@ -111,6 +122,15 @@ class StudentT(ScalarFamily):
         return (
             (self.df + 1) * jnp.square(location) + 2 * self.df * jnp.square(tangent.log_scale)
         ) / (self.df + 3)
+
+    def fisher_factor(self) -> Array:
+        """`diag(sqrt((df+1)/(df+3)) / scale, sqrt(2 df/(df+3)))`."""
+        log_scale = self.widen().log_scale
+        of_location, of_scale = (self.df + 1) / (self.df + 3), 2 * self.df / (self.df + 3)
+        return diagonal_factor(
+            math.sqrt(of_location) * jnp.exp(-log_scale),
+            jnp.full_like(log_scale, math.sqrt(of_scale)),
+        )
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`.

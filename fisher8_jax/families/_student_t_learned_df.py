@@ -11,6 +11,7 @@ from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import trigamma_remainder
 from fisher8_jax.families._bisection import broadcast_probability
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._student_t import (
     natural_residual,
@@ -133,6 +134,16 @@ class StudentTLearnedDf(ScalarFamily):
             "log_df": Scaled(value, log_scale),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """The Fisher information of the class docstring times `tangent`."""
+        dist, tangent = self.widen(), tangent.widen()
+        df = dist.df
+        location = multiply_by_exp(tangent.location, -2 * dist.log_scale) * ((df + 1) / (df + 3))
+        log_scale = 2 * df / (df + 3) * (tangent.log_scale - tangent.log_df / (df + 1))
+        information, log_information = scale_free_information(dist.log_df)
+        own = information * multiply_by_exp(tangent.log_df, log_information)
+        return type(self)(location, log_scale, own - log_scale / (df + 1))
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The quadratic form of `F`, as a sum of three squares."""
         dist, tangent = self.widen(), tangent.widen()
@@ -142,6 +153,17 @@ class StudentTLearnedDf(ScalarFamily):
         information, log_information = scale_free_information(dist.log_df)
         shape = information * jnp.square(multiply_by_exp(tangent.log_df, 0.5 * log_information))
         return ((df + 1) * location + 2 * df * scale) / (df + 3) + shape
+
+    def fisher_factor(self) -> Array:
+        """Lower triangular: the scale comes before what is left for the degrees of freedom."""
+        dist = self.widen()
+        df = dist.df
+        location = jnp.sqrt((df + 1) / (df + 3)) * jnp.exp(-dist.log_scale)
+        log_scale = jnp.sqrt(2 * df / (df + 3))
+        information, log_information = scale_free_information(dist.log_df)
+        own = jnp.sqrt(information) * jnp.exp(0.5 * log_information)
+        zero = jnp.zeros_like(df)
+        return triangular_factor((location,), (zero, log_scale), (zero, -log_scale / (df + 1), own))
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`."""

@@ -17,6 +17,7 @@ from fisher8_jax._special import (
 )
 from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -100,6 +101,15 @@ class VonMises(ScalarFamily):
             "log_concentration": Scaled(value, log_scale - _log_curvature(log_k)),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """`(k A d_location, (k^2 (1 - A^2) - k A) d_log_concentration)`."""
+        dist, tangent = self.widen(), tangent.widen()
+        log_k = dist.log_concentration
+        return type(self)(
+            multiply_by_exp(tangent.location, log_k + log_bessel_ratio(log_k)),
+            multiply_by_exp(tangent.log_concentration, _log_curvature(log_k)),
+        )
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`k A d_location^2 + (k^2 (1 - A^2) - k A) d_log_concentration^2`."""
         dist, tangent = self.widen(), tangent.widen()
@@ -107,6 +117,12 @@ class VonMises(ScalarFamily):
         location = multiply_by_exp(tangent.location, 0.5 * (log_k + log_bessel_ratio(log_k)))
         shape = bessel_curvature(log_k) * jnp.square(tangent.log_concentration)
         return jnp.square(location) + shape
+
+    def fisher_factor(self) -> Array:
+        """`diag(sqrt(k A), sqrt(k^2 (1 - A^2) - k A))`."""
+        log_k = self.widen().log_concentration
+        location = jnp.exp(0.5 * (log_k + log_bessel_ratio(log_k)))
+        return diagonal_factor(location, jnp.exp(0.5 * _log_curvature(log_k)))
 
     def kl(self, other: Self) -> Array:
         """`ln(I0(k_q) / I0(k_p)) + A_p (k_p - k_q cos(location_p - location_q))`."""

@@ -12,6 +12,7 @@ from jax.scipy.special import gammainc, gammaln
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax.families._bisection import broadcast_probability
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import triangular_factor
 
 _SHIFT = 1 - float(np.euler_gamma)
 _SPREAD = math.pi**2 / 6
@@ -110,12 +111,27 @@ class Weibull(ScalarFamily):
             "log_concentration": Scaled(log_concentration, taken_out),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """The Fisher information of the class docstring times `tangent`."""
+        dist, tangent = self.widen(), tangent.widen()
+        shape = tangent.log_concentration
+        scale = multiply_by_exp(tangent.log_scale, dist.log_concentration) - _SHIFT * shape
+        return type(self)(
+            multiply_by_exp(scale, dist.log_concentration), _SPREAD * shape - _SHIFT * scale
+        )
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`(k d_log_scale - c d_log_concentration)^2 + pi^2/6 d_log_concentration^2`."""
         dist, tangent = self.widen(), tangent.widen()
         scale = multiply_by_exp(tangent.log_scale, dist.log_concentration)
         shape = tangent.log_concentration
         return jnp.square(scale - _SHIFT * shape) + _SPREAD * jnp.square(shape)
+
+    def fisher_factor(self) -> Array:
+        """`k` above `-c` and `pi / sqrt 6`."""
+        k = jnp.exp(self.widen().log_concentration)
+        shift, spread = jnp.full_like(k, -_SHIFT), jnp.full_like(k, math.sqrt(_SPREAD))
+        return triangular_factor((k,), (shift, spread))
 
     def kl(self, other: Self) -> Array:
         """The closed form of Bauckhage (2013), in logarithms of the parameters."""

@@ -11,6 +11,7 @@ from jax.scipy.special import gammaincc, gammaln
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._bisection import broadcast_probability, smallest_count
 from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._poisson import counts
 
 
@@ -114,6 +115,17 @@ class ZeroInflatedPoisson(ScalarFamily):
             "log_rate": Scaled(jnp.where(is_count, count, jnp.nan), log_scale),
         }
 
+    def fisher(self, tangent: Self) -> Self:
+        """The Fisher information of the class docstring times `tangent`."""
+        dist, tangent = self.widen(), tangent.widen()
+        h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
+        rate, e = dist.rate, jnp.exp(-dist.rate)
+        p0 = jnp.exp(_log_zero(dist))
+        zero, count = h * tangent.logit_zero, tangent.log_rate
+        mixed = -jnp.expm1(-rate) / p0 * zero - rate * e / p0 * count
+        own = rate * (1 - h * rate * e / p0) * count - rate * e / p0 * zero
+        return type(self)(h * some * mixed, some * own)
+
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The quadratic form of `F`."""
         dist, tangent = self.widen(), tangent.widen()
@@ -123,6 +135,19 @@ class ZeroInflatedPoisson(ScalarFamily):
         zero, count = h * tangent.logit_zero, tangent.log_rate
         mixed = -jnp.expm1(-rate) / p0 * jnp.square(zero) - 2 * rate * e / p0 * zero * count
         return some * (mixed + rate * (1 - h * rate * e / p0) * jnp.square(count))
+
+    def fisher_factor(self) -> Array:
+        """Lower triangular: the extra zeros come before what is left for the rate."""
+        dist = self.widen()
+        h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
+        rate, positive = dist.rate, -jnp.expm1(-dist.rate)
+        log_some = jax.nn.log_sigmoid(-dist.logit_zero)
+        p0 = jnp.exp(_log_zero(dist))
+        own = jnp.exp(0.5 * (log_some + _log_two_or_more(dist.log_rate)))
+        mixed = -jnp.sqrt(some / (p0 * positive)) * rate * jnp.exp(-rate)
+        return triangular_factor(
+            (h * jnp.sqrt(some * positive / p0),), (mixed, own / jnp.sqrt(_some_over_rate(rate)))
+        )
 
     def kl(self, other: Self) -> Array:
         """The closed form: the zeros, then the positive counts in expectation."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from fisher8_jax import fisher8, fisher8_nll
 from fisher8_jax._numerics import materialize
-from fisher8_jax.families._contract import Family, array_fields
+from fisher8_jax.families._contract import Family, array_fields, dense_fisher
 from tests.families.table import CASES, Case
 
 KL_STEP = 1e-3
@@ -101,7 +101,11 @@ def _report(dist: Family, other: Family, targets, nodes, probabilities, key) -> 
         "hessian": hessian,
         "information": information,
         "inverse": inverse,
+        "fisher": dense_fisher(dist),
+        "factor": dist.fisher_factor(),
+        "round_trip_tangent": flatten(dist.natural(dist.fisher(dist.from_vector(direction)))),
         "kl_small": (ahead + behind) / KL_STEP**2,
+        "direction": direction,
         "quadratic": dist.fisher_norm_sq(unflatten(dist, direction)),
         "kl": kl_other,
         "kl_self": kl_self,

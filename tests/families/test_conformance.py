@@ -81,6 +81,21 @@ def test_inverse_times_information_is_the_identity(name):
     np.testing.assert_allclose(product, expected, atol=1e-7)
 
 
+def test_fisher_applies_the_information_and_natural_undoes_it(name):
+    _, got = report(name)
+    np.testing.assert_allclose(got["fisher"], got["information"], rtol=1e-9, atol=1e-9)
+    expected = got["direction"] @ projector(name, got["direction"].shape[-1]).T
+    np.testing.assert_allclose(got["round_trip_tangent"], expected, atol=1e-7)
+
+
+def test_factor_is_lower_triangular_and_its_square_is_the_information(name):
+    _, got = report(name)
+    factor = got["factor"]
+    np.testing.assert_array_equal(factor, np.tril(factor))
+    square = factor @ factor.swapaxes(-1, -2)
+    np.testing.assert_allclose(square, got["information"], rtol=1e-9, atol=1e-9)
+
+
 def test_quadratic_form_is_twice_the_divergence_of_a_small_step(name):
     case, got = report(name)
     if case.complete_data:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian
-from fisher8_jax.families._contract import Family, family, natural_score_by_autodiff
+from fisher8_jax.families._contract import Family, family
 from fisher8_jax.losses import LOSSES, make_objective
 
 NAMES = tuple(LOSSES)
@@ -240,10 +240,7 @@ class LogNormal(Family):
         natural = self._log().natural(Gaussian(cotangent.location, cotangent.log_variance))
         return LogNormal(natural.mean, natural.log_variance)
 
-    def natural_score(self, targets):
-        return natural_score_by_autodiff(self, targets)
-
-    def fisher_norm_sq(self, tangent):
+    def fisher(self, tangent):
         raise NotImplementedError
 
     def kl(self, other):
