@@ -31,6 +31,7 @@ from fisher8_jax._numerics import (
     divide_by_norm,
     l2_norm,
     materialize,
+    scale_by,
 )
 from fisher8_jax.families._contract import Family, array_fields
 from fisher8_jax.families._masking import expand_like, hide_outside, zero_outside
@@ -198,13 +199,15 @@ def natural_nll_cotangent(
 ) -> NaturalCotangent:
     """`F^-1` times the gradient of `sum(factor * weights * nll)`, from the residuals."""
     dist, targets = hide_outside(dist, targets, where)
-    factor = at_least_float32(weighted_values(factor, where, weights))
+    # One after the other: a weight times a loss scale may leave the range before the score is met.
+    factors = [at_least_float32(x) for x in (factor, weights) if x is not None]
 
     def scale(score: Scaled) -> Scaled:
-        value = score.value * expand_like(factor, score.value.ndim)
+        for x in factors:
+            score = scale_by(score, expand_like(zero_outside(x, where), score.value.ndim))
         log_scale = score.log_scale
         return Scaled(
-            zero_outside(value, where),
+            zero_outside(score.value, where),
             None if log_scale is None else zero_outside(log_scale, where),
         )
 

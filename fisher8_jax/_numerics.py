@@ -78,6 +78,22 @@ def rescale(x: Scaled, log_divisor: Array) -> Array:
     return multiply_by_exp(x.value, jnp.broadcast_to(log_factor, x.value.shape))
 
 
+def scale_by(x: Scaled, factor: Array) -> Scaled:
+    """`x * factor`; where the product leaves the range of its dtype, its logarithm is kept instead.
+
+    Within the range it is the plain product, to the bit.
+    """
+    product = x.value * factor
+    has_size = (x.value != 0) & (factor != 0) & jnp.isfinite(x.value) & jnp.isfinite(factor)
+    fits = jnp.isfinite(product) & (jnp.abs(product) >= jnp.finfo(product.dtype).tiny)
+    is_lost = has_size & ~fits
+    value, other = (jnp.abs(jnp.where(is_lost, part, 1)) for part in (x.value, factor))
+    log_size = jnp.log(value) + jnp.log(other)
+    sign = jnp.sign(x.value) * jnp.sign(factor)
+    log_scale = log_size if x.log_scale is None else x.log_scale + log_size
+    return Scaled(jnp.where(is_lost, sign, product), log_scale)
+
+
 def materialize(x: Scaled) -> Array:
     """`value * exp(log_scale)` as a plain array; overflows where the product does."""
     return x.value if x.log_scale is None else multiply_by_exp(x.value, x.log_scale)

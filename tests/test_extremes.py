@@ -137,3 +137,47 @@ def test_non_finite_input_stays_loud(path, bad):
     gradient = jax.grad(loss)(Gaussian(jnp.zeros(3), jnp.zeros(3)))
     assert np.all(np.isnan(gradient.mean))
     assert np.all(np.isnan(gradient.log_variance))
+
+
+@jax.jit
+def weighted_gradient(mean, weights, scale):
+    """Of the mean of the fused loss, with a loss scale."""
+
+    def loss(dist):
+        return scale * fisher8_nll(dist, jnp.zeros_like(mean), weights=weights).mean()
+
+    return jax.grad(loss)(Gaussian(mean, jnp.zeros_like(mean)))
+
+
+def unit(x):
+    x = np.asarray(x, np.float64)
+    return x / np.linalg.norm(x)
+
+
+def test_weights_and_loss_scales_never_overflow_or_vanish():
+    sizes, weights, scales = [1e-36, 1.0, 1e36], [1e-10, 1.0, 1e10], [1e-30, 1.0, 1e30]
+    for size, weight, scale in itertools.product(sizes, weights, scales):
+        r, w = (
+            np.float32(size * np.linspace(-1, 2, 100)),
+            np.float32(weight * np.linspace(1, 3, 100)),
+        )
+        gradient = weighted_gradient(jnp.asarray(r), jnp.asarray(w), jnp.float32(scale))
+        # Logarithms of up to 200 carry a relative error of some 200 float32 roundings.
+        expected = unit(r.astype(float) * w)
+        np.testing.assert_allclose(gradient.mean, expected, rtol=4e-5, atol=1e-8)
+        expected = unit((1 - r.astype(float) ** 2) * w)
+        np.testing.assert_allclose(gradient.log_variance, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_infinite_weights_stay_loud():
+    weights = jnp.ones(100, jnp.float32).at[3].set(jnp.inf)
+    gradient = weighted_gradient(jnp.ones(100, jnp.float32), weights, jnp.float32(1))
+    assert np.all(np.isnan(gradient.mean))
+
+
+@pytest.mark.parametrize("log_variance", [-40.0, 24.0])
+def test_identity_op_widens_the_variance_of_half_precision(log_variance):
+    """The natural cotangent exp(log_variance) exists in float32 but not in float16."""
+    dist = Gaussian(jnp.zeros(2, jnp.float16), jnp.full(2, log_variance, jnp.float16))
+    gradient = jax.grad(lambda d: jnp.sum(fisher8(d).mean * jnp.array([3, 4], jnp.float16)))(dist)
+    np.testing.assert_allclose(np.asarray(gradient.mean, np.float64), [0.6, 0.8], rtol=1e-3)

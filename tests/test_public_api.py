@@ -61,10 +61,6 @@ def test_the_reference_page_lists_exactly_the_public_names():
     assert set(documented) == set(PUBLIC)
 
 
-def test_there_are_at_most_eighty():
-    assert len(PUBLIC) <= 80
-
-
 def test_the_top_level_only_repeats_names_of_the_rooms():
     import fisher8_jax
 

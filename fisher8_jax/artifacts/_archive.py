@@ -1,17 +1,13 @@
 """One file for a trained model: named trees of arrays and a JSON header, without pickle.
 
-The file is a zip archive with `header.json` and one raw block per array. The header holds the
-format's name, the versions that wrote it, the configuration, and for each array its place in the
-tree, dtype, shape and SHA-256. Reading never runs code from the file: trees are rebuilt from a
-template of the caller, or come back as nested dictionaries.
+Reading never runs code from the file: trees are rebuilt from a template of the caller, or come back
+as nested dictionaries. How the bytes lie is told in `_format.py`.
 """
 
-import hashlib
 import importlib.metadata
-import io
 import json
 import platform
-import zipfile
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,18 +15,24 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
-from fisher8_jax._files import write_whole
+from fisher8_jax._files import replacing
+from fisher8_jax.artifacts._format import (
+    MAX_DEPTH,
+    ArtifactError,
+    check_sizes,
+    demand,
+    digest_of,
+    is_exact,
+    read_array,
+    read_header,
+    reading,
+    write_archive,
+)
+from fisher8_jax.artifacts._json import check_json
 
-FORMAT = "fisher8_jax artifact"
-FORMAT_VERSION = 1
-_HEADER = "header.json"
 _RECORDED = ("fisher8_jax", "jax", "flax", "optax", "numpy")
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # no date in the file: the same content gives the same bytes
-
-
-class ArtifactError(ValueError):
-    """A file is not an artifact, or is damaged, or does not fit the template."""
 
 
 class Artifact(NamedTuple):
@@ -40,6 +42,15 @@ class Artifact(NamedTuple):
         trees: the saved trees by name (model, scaler, calibrator).
         config: the configuration, plain JSON.
         versions: the packages that wrote the file.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from fisher8_jax.artifacts import load_artifact, save_artifact
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.f8"
+        >>> save_artifact(path, {}, config={"seed": 0})
+        >>> artifact = load_artifact(path)
+        >>> artifact.config, "jax" in artifact.versions
+        ({'seed': 0}, True)
     """
 
     trees: dict[str, Any]
@@ -55,6 +66,10 @@ def save_artifact(path: str | Path, trees: Mapping[str, Any], *, config: Any = N
         trees: named pytrees of arrays, for instance `{"params": params, "scaler": scaler}`.
         config: anything that JSON can hold, for instance the arguments of the network.
 
+    Raises:
+        TypeError: something would not come back to the bit: text, objects, masked, structured and
+            big-endian arrays, random keys, dictionaries with other keys than text and integers.
+
     Example:
         >>> import pathlib, tempfile
         >>> import jax.numpy as jnp
@@ -65,24 +80,26 @@ def save_artifact(path: str | Path, trees: Mapping[str, Any], *, config: Any = N
         >>> artifact.trees["params"]["w"], artifact.config["hidden"]
         (array([1., 1.], dtype=float32), [50, 50])
     """
-    entries, blocks = [], []
+    _check_machine()
+    entries, arrays = [], []
     for name, tree in trees.items():
+        if not isinstance(name, str):
+            raise TypeError(f"`trees` must have text as keys, got {name!r}.")
         for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-            array = _to_array(f"{name}{jax.tree_util.keystr(keys)}", leaf)
-            block = np.ascontiguousarray(array).tobytes()
-            entry = {"tree": name, "path": [_key(k) for k in keys], "shape": list(array.shape)}
-            entry |= {"dtype": array.dtype.name, "sha256": hashlib.sha256(block).hexdigest()}
-            entries.append(entry)
-            blocks.append(block)
+            place = f"{name}{jax.tree_util.keystr(keys)}"
+            array = _to_array(place, leaf)
+            entry = {"tree": name, "path": _path(place, keys), "shape": list(array.shape)}
+            entries.append(entry | {"dtype": array.dtype.name, "sha256": digest_of(array)})
+            arrays.append(array)
+    _check_places(entries)
     body = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
         "versions": _versions(),
-        "config": _check_json(config),
+        "config": check_json(config),
         "names": list(trees),
         "arrays": entries,
     }
-    write_whole(Path(path), _zip(body, blocks))
+    with replacing(Path(path)) as file:
+        write_archive(file, body, arrays)
 
 
 def load_artifact(path: str | Path, like: Mapping[str, Any] | None = None) -> Artifact:
@@ -91,8 +108,8 @@ def load_artifact(path: str | Path, like: Mapping[str, Any] | None = None) -> Ar
     Args:
         path: the file.
         like: templates by name, trees of arrays or of `jax.ShapeDtypeStruct` (as `jax.eval_shape`
-            returns them). A tree with a template comes back in its structure, checked leaf by leaf;
-            one without comes back as nested dictionaries.
+            returns them). A tree with a template comes back in its structure, checked leaf by leaf
+            before anything is read; one without comes back as nested dictionaries.
 
     Returns:
         The trees as NumPy arrays, the configuration and the versions.
@@ -113,55 +130,81 @@ def load_artifact(path: str | Path, like: Mapping[str, Any] | None = None) -> Ar
         >>> [leaf.shape for leaf in artifact.trees["params"]["layers"]]
         [(2,), (3,)]
     """
-    content = Path(path).read_bytes()
-    header, blocks = _unzip(str(path), content)
-    flat: dict[str, list[tuple[list[Any], np.ndarray]]] = {name: [] for name in header["names"]}
-    for entry, block in zip(header["arrays"], blocks, strict=True):
-        if hashlib.sha256(block).hexdigest() != entry["sha256"]:
-            raise _damaged(path, f"the array {entry['tree']}{entry['path']} has changed")
-        array = np.frombuffer(block, jnp.dtype(entry["dtype"])).reshape(entry["shape"])
-        flat[entry["tree"]].append((entry["path"], array))
-    trees = {name: _nest(leaves) for name, leaves in flat.items()}
-    for name, template in (like or {}).items():
-        if name not in flat:
-            raise ArtifactError(
-                f"{str(path)!r} holds no tree {name!r}; it holds: {', '.join(flat)}."
-            )
-        trees[name] = _fit_template(path, name, flat[name], template)
+    _check_machine()
+    path, like = Path(path), like or {}
+    with reading(path) as archive:
+        header = read_header(path, archive)
+        entries: dict[str, dict[str, int]] = {name: {} for name in header["names"]}
+        for index, entry in enumerate(header["arrays"]):
+            entries[entry["tree"]][json.dumps(entry["path"])] = index
+        for name, template in like.items():
+            _check_template(path, name, entries, header["arrays"], template)
+        check_sizes(archive, header)
+        arrays = [read_array(archive, i, entry) for i, entry in enumerate(header["arrays"])]
+        trees = {name: _nest(found, arrays) for name, found in entries.items()}
+        demand(sum(map(len, entries.values())) == len(arrays), "two arrays have one place")
+    for name, template in like.items():
+        keys, structure = jax.tree_util.tree_flatten_with_path(template)
+        order = [entries[name][json.dumps(_path(name, k))] for k, _ in keys]
+        trees[name] = jax.tree.unflatten(structure, [arrays[index] for index in order])
     return Artifact(trees, header["config"], header["versions"])
 
 
-def _to_array(name: str, leaf: Any) -> np.ndarray:
+def _to_array(place: str, leaf: Any) -> np.ndarray:
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        raise TypeError(f"`{name}` is a random key. Save `jax.random.key_data(key)` instead.")
-    array = np.asarray(leaf)
-    if array.dtype.kind in "OUSMm":
+        raise TypeError(f"`{place}` is a random key. Save `jax.random.key_data(key)` instead.")
+    if isinstance(leaf, np.ma.MaskedArray):
         raise TypeError(
-            f"`{name}` must be an array of numbers, got {type(leaf).__name__} of dtype "
+            f"`{place}` is a masked array, whose mask would be lost. Save `.data` and `.mask`."
+        )
+    array = np.asarray(leaf)
+    if array.dtype.newbyteorder("=") != array.dtype and is_exact(array.dtype.newbyteorder("=")):
+        raise TypeError(
+            f"`{place}` must be little-endian, got dtype {array.dtype.str}. Save "
+            "`array.astype(array.dtype.newbyteorder('='))`."
+        )
+    if not is_exact(array.dtype):
+        raise TypeError(
+            f"`{place}` must be an array of numbers, got {type(leaf).__name__} of dtype "
             f"{array.dtype}. Put settings and text into `config`."
         )
     return array
 
 
-def _key(key: Any) -> str | int:
-    for attribute in ("key", "idx", "name"):
-        if hasattr(key, attribute):
-            value = getattr(key, attribute)
-            return value if isinstance(value, int) else str(value)
-    return str(key)
+def _path(place: str, keys: tuple[Any, ...]) -> list[str | int]:
+    if len(keys) > MAX_DEPTH:
+        raise TypeError(f"`{place[:60]}...` lies deeper than {MAX_DEPTH} levels.")
+    return [_key(place, key) for key in keys]
 
 
-def _check_json(config: Any) -> Any:
-    try:
-        text = json.dumps(config, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"`config` must be plain JSON: {error}.") from error
-    if json.loads(text) != config:
+def _key(place: str, key: Any) -> str | int:
+    value: Any = str(key)
+    if isinstance(key, DictKey | FlattenedIndexKey):
+        value = key.key
+    elif isinstance(key, SequenceKey):
+        value = key.idx
+    elif isinstance(key, GetAttrKey):
+        value = key.name
+    if isinstance(value, bool) or not isinstance(value, str | int):
         raise TypeError(
-            "`config` would come back changed from JSON. Use dictionaries with text keys, lists, "
-            "text and numbers only."
+            f"`{place}`: dictionaries must have text or integers as keys, got {value!r} of type "
+            f"{type(value).__name__}."
         )
-    return config
+    return value
+
+
+def _check_places(entries: list[dict[str, Any]]) -> None:
+    seen = set()
+    for entry in entries:
+        place = json.dumps([entry["tree"], entry["path"]])
+        if place in seen:
+            raise TypeError(f"Two arrays of `trees` have the same place, {place}.")
+        seen.add(place)
+
+
+def _check_machine() -> None:
+    if sys.byteorder != "little":
+        raise RuntimeError("Artifacts are little-endian, and this machine is big-endian.")
 
 
 def _versions() -> dict[str, str]:
@@ -174,91 +217,53 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _zip(body: dict[str, Any], blocks: list[bytes]) -> bytes:
-    text = json.dumps(body, sort_keys=True).encode()
-    header = json.dumps({"sha256": hashlib.sha256(text).hexdigest(), "body": body}, sort_keys=True)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(zipfile.ZipInfo(_HEADER, _EPOCH), header)
-        for index, block in enumerate(blocks):
-            archive.writestr(zipfile.ZipInfo(f"array_{index}", _EPOCH), block)
-    return buffer.getvalue()
-
-
-def _unzip(path: str, content: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if _HEADER not in archive.namelist():
-                raise _foreign(path)
-            header = json.loads(archive.read(_HEADER))
-            body = header["body"]
-            text = json.dumps(body, sort_keys=True).encode()
-            if hashlib.sha256(text).hexdigest() != header["sha256"]:
-                raise _damaged(path, "its header has changed")
-            _check_format(path, body)
-            blocks = [archive.read(f"array_{index}") for index in range(len(body["arrays"]))]
-    except ArtifactError:
-        raise
-    except Exception as error:  # zipfile, zlib, json and struct raise many kinds for bad bytes
-        if content[:2] != b"PK":
-            raise _foreign(path) from error
-        raise _damaged(path, f"it cannot be unpacked ({error})") from error
-    return body, blocks
-
-
-def _check_format(path: str, body: dict[str, Any]) -> None:
-    if body.get("format") != FORMAT:
-        raise _foreign(path)
-    if body["format_version"] > FORMAT_VERSION:
-        raise ArtifactError(
-            f"{path!r} has format version {body['format_version']}, this package reads up to "
-            f"{FORMAT_VERSION}. It was written by fisher8_jax {body['versions']['fisher8_jax']}: "
-            "upgrade to at least that."
-        )
-
-
-def _nest(leaves: list[tuple[list[Any], np.ndarray]]) -> Any:
+def _nest(found: dict[str, int], arrays: list[np.ndarray]) -> Any:
     """Nested dictionaries by path; a tree that is one array comes back as that array."""
-    if len(leaves) == 1 and not leaves[0][0]:
-        return leaves[0][1]
+    if list(found) == ["[]"]:
+        return arrays[found["[]"]]
     root: dict[Any, Any] = {}
-    for path, array in leaves:
+    for text, index in found.items():
+        *parents, last = json.loads(text) or [None]
         node = root
-        for key in path[:-1]:
+        for key in parents:
             node = node.setdefault(key, {})
-        node[path[-1]] = array
+            demand(isinstance(node, dict), "an array lies inside another")
+        demand(last is not None and last not in node, "an array lies inside another")
+        node[last] = arrays[index]
     return root
 
 
-def _fit_template(
-    path: str | Path, name: str, leaves: list[tuple[list[Any], np.ndarray]], template: Any
-) -> Any:
-    wanted, structure = jax.tree_util.tree_flatten_with_path(template)
-    paths = [[_key(key) for key in keys] for keys, _ in wanted]
-    found = {json.dumps(keys): array for keys, array in leaves}
-    missing = [keys for keys in paths if json.dumps(keys) not in found]
-    if missing or len(paths) != len(leaves):
+def _check_template(
+    path: Path,
+    name: str,
+    entries: dict[str, dict[str, int]],
+    arrays: list[dict[str, Any]],
+    template: Any,
+) -> None:
+    if name not in entries:
+        raise ArtifactError(
+            f"{str(path)!r} holds no tree {name!r}; it holds: {', '.join(entries)}."
+        )
+    found = entries[name]
+    leaves = jax.tree_util.tree_flatten_with_path(template)[0]
+    wanted = {json.dumps(_path(name, keys)): leaf for keys, leaf in leaves}
+    missing = [keys for keys in wanted if keys not in found]
+    if missing or len(leaves) != len(found):
         raise ArtifactError(
             f"The tree {name!r} in {str(path)!r} does not have the structure of its template: "
-            f"{len(leaves)} arrays in the file, {len(paths)} in the template"
+            f"{len(found)} arrays in the file, {len(leaves)} in the template"
             + (f", {missing[0]} is not in the file." if missing else ".")
         )
-    arrays = [found[json.dumps(keys)] for keys in paths]
-    for keys, array, (_, leaf) in zip(paths, arrays, wanted, strict=True):
-        if array.shape != np.shape(leaf) or array.dtype != leaf.dtype:
+    for keys, leaf in wanted.items():
+        entry, form = arrays[found[keys]], _form(leaf)
+        if (tuple(entry["shape"]), entry["dtype"]) != form:
             raise ArtifactError(
-                f"{name}{keys} has shape {array.shape} and dtype {array.dtype} in {str(path)!r}, "
-                f"the template has {np.shape(leaf)} and {leaf.dtype}."
+                f"{name}{keys} has shape {tuple(entry['shape'])} and dtype {entry['dtype']} in "
+                f"{str(path)!r}, the template has {form[0]} and {form[1]}."
             )
-    return jax.tree.unflatten(structure, arrays)
 
 
-def _foreign(path: str | Path) -> ArtifactError:
-    return ArtifactError(
-        f"{str(path)!r} is not a file that `save_artifact` wrote. Check the path; training states "
-        "of Orbax and pickled estimators are read by their own tools."
-    )
-
-
-def _damaged(path: str | Path, what: str) -> ArtifactError:
-    return ArtifactError(f"{str(path)!r} is damaged: {what}. Restore it from a copy.")
+def _form(leaf: Any) -> tuple[tuple[int, ...], str]:
+    has_form = isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
+    array = leaf if has_form else np.asarray(leaf)
+    return tuple(array.shape), array.dtype.name

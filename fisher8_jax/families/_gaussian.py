@@ -219,9 +219,9 @@ class Gaussian(Family):
         In float32 the first is exact as long as the cotangent itself neither overflowed nor
         vanished, which for the NLL means a `|log_variance|` below about 85.
         """
-        mean = at_least_float32(cotangent.mean)
-        log_variance = at_least_float32(cotangent.log_variance)
-        return type(self)(multiply_by_exp(mean, self.log_variance), 2 * log_variance)
+        dist, cotangent = self.widen(), cotangent.widen()
+        mean = multiply_by_exp(cotangent.mean, dist.log_variance)
+        return type(self)(mean, 2 * cotangent.log_variance)
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(mean - targets, 1 - z^2)`, right for every finite input."""

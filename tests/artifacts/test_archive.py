@@ -2,12 +2,9 @@
 
 import hashlib
 import json
-import os
+import pathlib
 import pickle
-import signal
-import subprocess
 import sys
-import time
 import zipfile
 
 import jax
@@ -16,9 +13,12 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian
-from fisher8_jax.artifacts import TargetScaler, load_artifact, save_artifact
-from fisher8_jax.artifacts._archive import ArtifactError
+from fisher8_jax.artifacts import ArtifactError, TargetScaler, load_artifact, save_artifact
+from fisher8_jax.artifacts._format import FORMAT_VERSION
 from fisher8_jax.calibration import VarianceScaling
+from tests.artifacts import sample
+
+FORMATS = pathlib.Path(__file__).parent / "formats"
 
 TREES = {
     "params": {
@@ -147,26 +147,91 @@ def test_mistakes_in_what_is_saved_are_named(tmp_path):
     assert not path.exists()
 
 
-WRITER = """
-import sys, numpy as np
-from fisher8_jax.artifacts import save_artifact
-for n in range(10**9):
-    save_artifact(sys.argv[1], {"a": np.full(100_000, n)}, config={"n": n})
-    print(n, flush=True)
-"""
+@pytest.mark.parametrize(
+    ("leaf", "message"),
+    [
+        (np.arange(4, dtype=">f4"), "must be little-endian, got dtype >f4"),
+        (np.zeros(2, [("a", "i4"), ("b", "f4")]), r"must be an array of numbers.*\('a', '<i4'\)"),
+        (np.zeros(2, np.longdouble), "must be an array of numbers, got ndarray of dtype"),
+        (np.array(["2020"], "M8[Y]"), "must be an array of numbers"),
+        (np.array([None, 1]), "must be an array of numbers, got ndarray of dtype object"),
+        (np.array([b"x"]), "must be an array of numbers"),
+        (np.ma.masked_array([1.0, 2.0], [True, False]), "is a masked array, whose mask would be"),
+        ({1.5: np.ones(1)}, "must have text or integers as keys, got 1.5 of type float"),
+        ({(1, 2): np.ones(1)}, "must have text or integers as keys"),
+        ({True: np.ones(1)}, "must have text or integers as keys, got True"),
+    ],
+    ids=range(10),
+)
+def test_what_would_not_come_back_to_the_bit_is_refused(tmp_path, leaf, message):
+    with pytest.raises(TypeError, match=message):
+        save_artifact(tmp_path / "model", {"a": leaf})
+    with pytest.raises(TypeError, match=message):
+        save_artifact(tmp_path / "model", {"a": [{"b": leaf}]})
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_writer_leaves_a_whole_file(tmp_path):
-    path = tmp_path / "model"
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout.readline()
-        time.sleep(0.05)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
-    artifact = load_artifact(path)
-    np.testing.assert_array_equal(artifact.trees["a"], artifact.config["n"])
+def test_arrays_in_any_order_come_back_to_the_bit(tmp_path):
+    array = np.arange(24, dtype=np.float16).reshape(2, 3, 4)
+    trees = {
+        "turned": array.T,
+        "steps": array[:, ::-2, 1:],
+        "one": np.broadcast_to(np.float32(1.5), (2, 2)),
+        "scalars": [np.float16(0.1), 3, 2.5, True, np.int64(2**62)],
+    }
+    save_artifact(tmp_path / "model", trees)
+    back = load_artifact(tmp_path / "model", like=trees).trees
+    for ours, theirs in zip(jax.tree.leaves(back), jax.tree.leaves(trees), strict=True):
+        assert ours.dtype == np.asarray(theirs).dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_other_mistakes_in_what_is_saved_are_named(tmp_path, monkeypatch):
+    path, deep = tmp_path / "model", np.ones(1)
+    for _ in range(101):
+        deep = [deep]
+    with pytest.raises(TypeError, match="lies deeper than 100 levels"):
+        save_artifact(path, {"a": deep})
+    with pytest.raises(TypeError, match="`trees` must have text as keys, got 1"):
+        save_artifact(path, {1: np.ones(1)})
+    with pytest.raises(ValueError, match=r"take 16777\d* bytes as JSON.*Put numbers into `trees`"):
+        save_artifact(path, {}, config="x" * 2**24)
+    monkeypatch.setattr(sys, "byteorder", "big")
+    with pytest.raises(RuntimeError, match="this machine is big-endian"):
+        save_artifact(path, {})
+    assert not path.exists()
+
+
+def read_members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.parametrize("version", [1])
+def test_files_of_every_format_are_read_to_the_bit(version):
+    """Committed when the format was current; `tests/artifacts/sample.py` says what they hold."""
+    path = FORMATS / f"format_{version}.f8"
+    artifact = load_artifact(path, like=sample.TREES)
+    assert artifact.config == sample.CONFIG
+    assert artifact.versions["fisher8_jax"] == "0.1.0"
+    for ours, theirs in zip(
+        jax.tree.leaves(artifact.trees), jax.tree.leaves(sample.TREES), strict=True
+    ):
+        assert ours.dtype == theirs.dtype
+        assert ours.shape == theirs.shape
+        assert ours.tobytes() == theirs.tobytes()
+    assert load_artifact(path).trees["params"]["dense"][0]["kernel"].dtype == np.float32
+
+
+def test_the_format_has_not_changed_unnoticed(tmp_path):
+    """Whoever changes the bytes counts `FORMAT_VERSION` up and commits a file of the new format."""
+    save_artifact(tmp_path / "new", sample.TREES, config=sample.CONFIG)
+    new, old = read_members(tmp_path / "new"), read_members(FORMATS / f"format_{FORMAT_VERSION}.f8")
+    bodies = [json.loads(members.pop("header.json"))["body"] for members in (new, old)]
+    for body in bodies:
+        body.pop("versions")
+    assert bodies[0] == bodies[1]
+    assert new == old
 
 
 def test_a_calibrator_is_saved_with_its_model(tmp_path):

@@ -10,8 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fisher8_jax.artifacts import save_artifact
-from fisher8_jax.artifacts._archive import ArtifactError
+from fisher8_jax.artifacts import ArtifactError, save_artifact
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._training import train_chunk
 
