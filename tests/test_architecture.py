@@ -19,9 +19,14 @@ FLOORS = [
     {"_fisher8", "_microbatches"},
     {"losses", "metrics"},
     {"transforms", "diagnostics", "heads", "plots", "calibration"},
-    {"ensembles", "estimator", "artifacts"},
+    {"ensembles", "artifacts"},
+    {"training"},
+    {"estimator"},
 ]
-ONLY_IMPORTER = {"flax": {"heads", "ensembles", "estimator", "artifacts"}, "matplotlib": {"plots"}}
+ONLY_IMPORTER = {
+    "flax": {"heads", "ensembles", "estimator", "artifacts", "training"},
+    "matplotlib": {"plots"},
+}
 CORE = {"jax", "jaxlib", "optax", "flax", "chex", "numpy", "fisher8_jax"}
 
 

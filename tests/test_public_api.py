@@ -22,6 +22,7 @@ ROOMS = {
     "calibration": None,
     "diagnostics": None,
     "ensembles": None,
+    "training": None,
     "estimator": None,
     "artifacts": None,
     "plots": None,

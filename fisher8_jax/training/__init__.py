@@ -28,6 +28,7 @@ from fisher8_jax.training._rows import shuffled_epoch as shuffled_epoch
 from fisher8_jax.training._rows import shuffled_rows as shuffled_rows
 from fisher8_jax.training._runner import TrainedLanes as TrainedLanes
 from fisher8_jax.training._runner import train_lanes as train_lanes
+from fisher8_jax.training._step import Apply as Apply
 from fisher8_jax.training._step import Batch as Batch
 from fisher8_jax.training._step import Lane as Lane
 from fisher8_jax.training._step import Leaves as Leaves

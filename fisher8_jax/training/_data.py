@@ -23,6 +23,13 @@ class Data(NamedTuple):
         targets: observed values; nan only where `where` is False.
         where: boolean, False for missing targets; the shape of the predictions.
         weights: the importance of each target; the shape of the predictions.
+
+    Example:
+        >>> import numpy as np
+        >>> from fisher8_jax.training import Data
+        >>> targets = np.array([1.0, np.nan, 3.0])
+        >>> Data(np.ones((3, 2)), targets, where=~np.isnan(targets)).rows
+        3
     """
 
     inputs: Any
@@ -46,6 +53,14 @@ class Feed:
             that its shape does not depend on the number of rows.
         seed: decides the order of the rows.
         event_ndim: the number of axes of one target, 0 for scalar likelihoods.
+
+    Example:
+        >>> import numpy as np
+        >>> from fisher8_jax.training import Data, Feed, make_folds
+        >>> folds = make_folds(np.random.default_rng(0), 50, lanes=2, held_out=0.2)
+        >>> feed = Feed(Data(np.ones((50, 3)), np.ones(50)), folds, batch_size=8, seed=0)
+        >>> feed.batches(first=0, steps=5).inputs.shape
+        (5, 2, 8, 3)
     """
 
     def __init__(

@@ -30,6 +30,11 @@ class Fitted(NamedTuple):
         variables: the network's other variables; None if it has none.
         record: what the doctor wants to know of the training.
         trained: everything else: readouts of every step, all looks, the last state.
+
+    Example:
+        >>> from fisher8_jax.training import Fitted
+        >>> Fitted._fields
+        ('params', 'variables', 'record', 'trained')
     """
 
     params: Params

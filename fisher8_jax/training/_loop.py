@@ -33,14 +33,30 @@ from fisher8_jax.training._step import (
 
 
 class Sources(NamedTuple):
-    """Training sets, one per entry of the first axis, padded to the same number of rows."""
+    """Training sets, one per entry of the first axis, padded to the same number of rows.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.training import Sources
+        >>> Sources(jnp.zeros((3, 100, 8)), jnp.zeros((3, 100))).targets.shape
+        (3, 100)
+    """
 
     inputs: Array
     targets: Array
 
 
 class Schedule(NamedTuple):
-    """What happens at each step; every leaf has the steps as first axis."""
+    """What happens at each step; every leaf has the steps as first axis.
+
+    Example:
+        >>> import numpy as np
+        >>> from fisher8_jax.training import Schedule
+        >>> schedule = Schedule(np.zeros((5, 1, 8), int), np.zeros(5, bool), np.ones(5))
+        >>> part, steps = schedule.chunk(4, length=4)
+        >>> part.rows.shape, steps
+        ((4, 1, 8), 1)
+    """
 
     rows: ArrayLike
     """(steps, sources, batch): the rows of each step."""
@@ -58,7 +74,14 @@ class Schedule(NamedTuple):
 
 
 class TrainState(NamedTuple):
-    """What changes; every leaf has the lanes as first axis, except the number of steps done."""
+    """What changes; every leaf has the lanes as first axis, except the number of steps done.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.training import TrainState
+        >>> TrainState(jnp.zeros((2, 3)), None, (), (), jnp.array(0)).leaves.params.shape
+        (2, 3)
+    """
 
     params: Params
     variables: Variables
@@ -83,6 +106,17 @@ def start(
         variables: first variables, lanes first; None if the network has none.
         lanes: settings and keys, lanes first.
         sources: the training sets, needed by objectives with a memory.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, optax
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.losses import make_objective
+        >>> from fisher8_jax.training import Lane, Task, plain_network, start
+        >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
+        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
+        >>> lanes = Lane(jnp.array([0.1, 0.2]), jax.random.split(jax.random.key(0), 2))
+        >>> int(start(task, jnp.zeros(2), None, lanes).step)
+        0
     """
     params = jax.tree.map(jnp.asarray, params)
     optimizer, memory = _start(task, params, variables, lanes, sources)
@@ -103,6 +137,23 @@ def train(
 
     Returns:
         The new state, and the readouts of every step and lane, nan for steps not run.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, optax
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.losses import make_objective
+        >>> from fisher8_jax.training import Lane, Schedule, Sources, Task
+        >>> from fisher8_jax.training import plain_network, start, train
+        >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
+        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
+        >>> lanes = Lane(jnp.array([0.1, 0.2]), jax.random.split(jax.random.key(0), 2))
+        >>> lanes = lanes._replace(source=jnp.zeros(2, int))
+        >>> sources = Sources(jnp.ones((1, 4)), jnp.full((1, 4), 3.0))
+        >>> schedule = Schedule(jnp.array([[[0, 1]], [[2, 3]]]), jnp.zeros(2, bool), jnp.ones(2))
+        >>> state = start(task, jnp.zeros(2), None, lanes, sources)
+        >>> state, readouts = train(task, state, sources, lanes, schedule)
+        >>> readouts["loss"].shape
+        (2, 2)
     """
     steps = np.shape(schedule.rows)[0] if steps is None else steps
     return _train(task, state, sources, lanes, schedule, jnp.asarray(steps, jnp.int32))
@@ -128,6 +179,21 @@ def train_on_batches(
 
     Returns:
         The new state, and the readouts of every step and lane, nan for steps not run.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, optax
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.losses import make_objective
+        >>> from fisher8_jax.training import Batch, Lane, Task
+        >>> from fisher8_jax.training import plain_network, start, train_on_batches
+        >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
+        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
+        >>> lanes = Lane(jnp.array([0.1, 0.2]), jax.random.split(jax.random.key(0), 2))
+        >>> batches = Batch(jnp.ones((5, 2, 4)), jnp.ones((5, 2, 4)))  # steps, lanes, examples
+        >>> state = start(task, jnp.zeros(2), None, lanes)
+        >>> state, readouts = train_on_batches(task, state, lanes, batches)
+        >>> int(state.step), readouts["loss"].shape
+        (5, (5, 2))
     """
     steps = np.shape(batches.targets)[0] if steps is None else steps
     return _train_on_batches(task, state, lanes, batches, jnp.asarray(steps, jnp.int32))

@@ -10,7 +10,14 @@ import numpy as np
 
 
 class Folds(NamedTuple):
-    """The row numbers that each lane learns from and is judged by, lanes first."""
+    """The row numbers that each lane learns from and is judged by, lanes first.
+
+    Example:
+        >>> import numpy as np
+        >>> from fisher8_jax.training import Folds
+        >>> Folds(train=np.array([[0, 1, 2]]), held_out=np.array([[3]])).train.shape
+        (1, 3)
+    """
 
     train: np.ndarray
     held_out: np.ndarray

@@ -49,6 +49,16 @@ class TrainedLanes(NamedTuple):
         look_nll: (looks, lanes), the held-out NLL of every look that was taken.
         readouts: (steps, lanes) each: 'loss' and the task's own.
         state: the state after the last step, to train on.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.training import Plan, fit_lanes, plain_network
+        >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
+        >>> x = np.linspace(-1, 1, 100, dtype=np.float32)
+        >>> trained = fit_lanes(network, jnp.zeros(2), None, (x, x), Plan(steps=9, looks=3))
+        >>> trained.look_steps, trained.look_nll.shape
+        ((1, 4, 9), (3, 2))
     """
 
     params: Params
@@ -91,6 +101,22 @@ def train_lanes(
             ends with the same bits.
         title: what the progress bar says.
         show_progress: True draws a bar on a terminal or in a notebook.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpy as np, optax
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.losses import make_objective
+        >>> from fisher8_jax.training import Data, Feed, Lane, Plan, Task, make_folds
+        >>> from fisher8_jax.training import plain_network, train_lanes
+        >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
+        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
+        >>> x = np.linspace(-1, 1, 100, dtype=np.float32)
+        >>> folds = make_folds(np.random.default_rng(0), 100, lanes=2, held_out=0.2)
+        >>> feed = Feed(Data(x, x), folds, batch_size=16, seed=0)
+        >>> rates = Lane(jnp.array([0.01, 0.02]), jax.random.split(jax.random.key(0), 2))
+        >>> plan = Plan(steps=9, average=None)
+        >>> train_lanes(task, jnp.zeros(2), None, rates, feed, plan).steps
+        9
     """
     blocks = [jax.device_put(block) for block in feed.held_out_blocks()]
     looks_at = plan.look_steps if blocks else (plan.steps,)

@@ -31,7 +31,14 @@ Readouts: TypeAlias = dict[str, Array]
 
 
 class Batch(NamedTuple):
-    """The examples of one step."""
+    """The examples of one step.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.training import Batch
+        >>> Batch(inputs=jnp.ones((4, 2)), targets=jnp.ones(4)).where is None
+        True
+    """
 
     inputs: Any
     """Whatever the network takes; a tree of arrays with the examples first."""
@@ -45,7 +52,15 @@ class Batch(NamedTuple):
 
 
 class Apply(Protocol):
-    """What the loop asks of a network; hashable, so that compiled programs are found again."""
+    """What the loop asks of a network; hashable, so that compiled programs are found again.
+
+    Example:
+        >>> from fisher8_jax import Gaussian
+        >>> def apply(params, variables, inputs, *, key=None, train=False):
+        ...     return Gaussian(params * inputs, 0 * inputs), variables
+        >>> apply.__call__ is not None
+        True
+    """
 
     def __call__(
         self,
@@ -76,6 +91,16 @@ class Task:
         average: how many steps the average of the parameters looks back; None keeps none.
         readouts: more scalars to write down: pairs of a name and a function of the predictions
             before the step and the optimiser state after it.
+
+    Example:
+        >>> import optax
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.losses import make_objective
+        >>> from fisher8_jax.training import Task, plain_network
+        >>> network = plain_network(lambda params, x: Gaussian(params * x, 0 * x))
+        >>> task = Task(network, make_objective("beta_nll"), lambda rate, factor: optax.adam(rate))
+        >>> task.readout_names
+        ('loss',)
     """
 
     apply: Apply
@@ -109,7 +134,14 @@ class Task:
 
 
 class Leaves(NamedTuple):
-    """What a step changes, of one lane or with the lanes as first axis of every leaf."""
+    """What a step changes, of one lane or with the lanes as first axis of every leaf.
+
+    Example:
+        >>> import jax.numpy as jnp, optax
+        >>> from fisher8_jax.training import Leaves
+        >>> Leaves(jnp.zeros(3), None, optax.sgd(0.1).init(jnp.zeros(3)), ()).params.shape
+        (3,)
+    """
 
     params: Params
     variables: Variables
@@ -119,7 +151,15 @@ class Leaves(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """What stays the same along a training; stacked, every leaf has the lanes as first axis."""
+    """What stays the same along a training; stacked, every leaf has the lanes as first axis.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from fisher8_jax.training import Lane
+        >>> two = Lane(jnp.array([0.01, 0.1]), jax.random.split(jax.random.key(0), 2))
+        >>> two.key.shape
+        (2,)
+    """
 
     settings: Settings
     key: Array
