@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fisher8_jax._checks import check_axis, check_axis_name_is_bound, check_mask
+from fisher8_jax._masking import expand_like, hide_outside, zero_outside
 from fisher8_jax._numerics import (
     AxisName,
     Scaled,
@@ -33,8 +34,8 @@ from fisher8_jax._numerics import (
     materialize,
     scale_by,
 )
-from fisher8_jax.families._contract import Family, array_fields
-from fisher8_jax.families._masking import expand_like, hide_outside, zero_outside
+from fisher8_jax._trees import array_fields
+from fisher8_jax.families import Family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 Tree = TypeVar("Tree")

@@ -1,4 +1,4 @@
-"""The public names: few, all on the reference page, each with an example that runs."""
+"""The public names: all on the reference page, each with an example that runs."""
 
 import importlib
 import inspect
@@ -48,7 +48,7 @@ def documented_names():
     for line in REFERENCE.splitlines():
         if match := re.match(r"\.\. currentmodule:: (\S+)", line):
             module = match[1]
-        elif match := re.match(r"\.\. auto(?:function|class|data):: (\S+)", line):
+        elif match := re.match(r"\.\. auto(?:function|class|data|exception):: (\S+)", line):
             names.append(match[1] if "." in match[1] else f"{module}.{match[1]}")
     return names
 

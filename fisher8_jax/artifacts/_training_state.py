@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 import jax
 from jax.experimental import multihost_utils
 
+from fisher8_jax._extras import needs_extra
 from fisher8_jax._files import lock, write_whole
 from fisher8_jax.artifacts._checksums import (
     describe,
@@ -62,12 +63,8 @@ class TrainingCheckpoints:
         keep: int = 2,
         config: Mapping[str, Any] | None = None,
     ):
-        try:
+        with needs_extra("checkpoints", package="orbax", needed_by="TrainingCheckpoints"):
             import orbax.checkpoint as ocp
-        except ImportError as error:
-            raise ImportError(
-                "`TrainingCheckpoints` needs Orbax. Install it with `pip install orbax-checkpoint`."
-            ) from error
         for name, value in (("every", every), ("keep", keep)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")

@@ -10,7 +10,7 @@ from jax import Array
 
 from fisher8_jax.training._loop import TrainState
 from fisher8_jax.training._step import Batch, Task, score
-from fisher8_jax.transforms._averaging import BestParams
+from fisher8_jax.transforms import BestParams
 
 
 class Looks(NamedTuple):

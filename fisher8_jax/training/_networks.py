@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 from fisher8_jax.training._step import Apply, Params, Variables
 
 

@@ -6,8 +6,8 @@ import optax
 from chex import ArrayTree
 from jax import Array
 
-from fisher8_jax.diagnostics._record import TrainingRecord
-from fisher8_jax.families._contract import Family
+from fisher8_jax.diagnostics import TrainingRecord
+from fisher8_jax.families import Family
 from fisher8_jax.metrics._predictive import log_variance
 
 

@@ -6,7 +6,7 @@ import chex
 import jax
 import numpy as np
 
-from fisher8_jax.artifacts._training_state import TrainingCheckpoints
+from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.training._data import Feed
 from fisher8_jax.training._looks import (
     Looks,

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax.families._contract import Family
-from fisher8_jax.losses._objective import Objective
-from fisher8_jax.transforms._averaging import track_average
+from fisher8_jax.families import Family
+from fisher8_jax.losses import Objective
+from fisher8_jax.transforms import track_average
 
 Params: TypeAlias = chex.ArrayTree
 Variables: TypeAlias = chex.ArrayTree

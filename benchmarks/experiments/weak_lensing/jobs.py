@@ -1,6 +1,7 @@
 """One job of the weak-lensing table: train with a plateau schedule, keep the best, score, store."""
 
 import functools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from benchmarks.experiments.weak_lensing.data import (
 )
 from benchmarks.experiments.weak_lensing.network import Cnn
 from benchmarks.experiments.weak_lensing.plan import Budget, Job
+from benchmarks.experiments.weak_lensing.score import weak_lensing_score
 from benchmarks.machinery.methods import METHODS, Method, with_fields
 from benchmarks.machinery.orbax_checkpoints import Checkpoints
 from benchmarks.machinery.provenance import provenance
@@ -38,8 +40,6 @@ from benchmarks.machinery.training import Batch, Lanes, Leaves, Recipe, update
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
 from fisher8_jax.metrics import coverage, nll, rmse
-from fisher8_jax.metrics._intervals import ONE_SIGMA
-from fisher8_jax.metrics._likelihood import weak_lensing_score
 
 _softplus_variance = functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
 
@@ -50,6 +50,7 @@ TABLE: dict[str, Method] = {
     "fisher8": with_fields(METHODS["fisher8"], link=Gaussian),
     "fisher8_radius": with_fields(METHODS["fisher8_radius"], link=Gaussian),
 }
+ONE_SIGMA = math.erf(1 / math.sqrt(2))
 # The published losses add the targets up, the training loop averages over them.
 SUM_OVER_TARGETS = float(len(TARGETS))
 # torch.optim.lr_scheduler.ReduceLROnPlateau's threshold, relative to the best score.
