@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -103,6 +104,13 @@ class TrainingCheckpoints:
             if self._handle >= 0:
                 os.close(self._handle)
                 self._handle = -1
+
+    def remove(self) -> None:
+        """Deletes the folder: the training has ended, and its result is kept elsewhere."""
+        self._check_writer()
+        if self._handle >= 0:
+            self.close()
+        shutil.rmtree(self._folder)
 
     def restore(self, state: State) -> tuple[State, int]:
         """The newest intact state and the number of steps behind it; `state` and 0 if none.

@@ -31,8 +31,8 @@ from benchmarks.experiments.weak_lensing.data import (
 from benchmarks.experiments.weak_lensing.network import Cnn
 from benchmarks.experiments.weak_lensing.plan import Budget, Job
 from benchmarks.experiments.weak_lensing.score import weak_lensing_score
+from benchmarks.machinery.checkpoints import open_checkpoints
 from benchmarks.machinery.methods import METHODS, Method, with_fields
-from benchmarks.machinery.orbax_checkpoints import Checkpoints
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
@@ -141,15 +141,14 @@ def fit(job: Job, recipe: Recipe, data: Prepared, report: Report) -> tuple[Progr
     sharding = batch_sharding(job.budget.batch)
     progress = jax.device_put(_start(job, recipe, data), replicated(sharding))
     progress = progress._replace(plateau=_start_plateau(job.budget), history=_history(job.budget))
-    with Checkpoints(job.scratch / job.cell) as checkpoints:
-        epoch = checkpoints.latest() or 0
+    with open_checkpoints(job.scratch / job.cell, job.spec) as checkpoints:
+        progress, epoch = checkpoints.restore(progress)
         if epoch:
-            progress = checkpoints.restore(epoch, progress)
             report(epoch)
         while epoch < job.budget.epochs and not has_ended(job.budget, progress.plateau):
             progress = train_epoch(job, recipe, data, progress, epoch)
             epoch += 1
-            checkpoints.save(epoch, progress)
+            checkpoints.save(progress, epoch)
             report(1)
     report(job.budget.epochs - epoch)
     checkpoints.remove()
