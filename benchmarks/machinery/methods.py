@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax import Family, Gaussian
-from fisher8_jax.losses import Objective, make_objective
+from fisher8_jax.losses import make_objective
+from fisher8_jax.losses._objective import Objective
 
 Link = Callable[..., Family]
 
