@@ -1,12 +1,18 @@
 """Fisher8 for JAX: networks that predict a mean and an honest uncertainty.
 
-The method and what most training steps need are here; the rest lives in its room: `families`,
-`losses`, `transforms`, `metrics`, `calibration`, `diagnostics`, and `plots`, which needs
-matplotlib and is imported only when asked for.
+The method and what most training steps need are here; the rest lives in its room, reached as
+`fisher8_jax.families`, `fisher8_jax.metrics` and so on. The rooms that import more than JAX and
+Optax are imported when they are first asked for; `plots` and `estimator` then say which extra to
+install if a package is missing.
 """
 
+import importlib as _importlib
+import importlib.metadata as _metadata
+import importlib.util as _util
+from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from fisher8_jax import calibration as calibration
-from fisher8_jax import curvature as curvature
 from fisher8_jax import diagnostics as diagnostics
 from fisher8_jax import families as families
 from fisher8_jax import losses as losses
@@ -15,7 +21,6 @@ from fisher8_jax import transforms as transforms
 from fisher8_jax._fisher8 import fisher8 as fisher8
 from fisher8_jax._fisher8 import fisher8_nll as fisher8_nll
 from fisher8_jax._microbatches import microbatched_value_and_grad as microbatched_value_and_grad
-from fisher8_jax.curvature import network_curvature as network_curvature
 from fisher8_jax.diagnostics import batch_kl as batch_kl
 from fisher8_jax.diagnostics import batch_kl_bound as batch_kl_bound
 from fisher8_jax.diagnostics import doctor as doctor
@@ -24,3 +29,37 @@ from fisher8_jax.families import Gaussian as Gaussian
 from fisher8_jax.metrics import evaluate as evaluate
 from fisher8_jax.transforms import fisher8_optimizer as fisher8_optimizer
 from fisher8_jax.transforms import scale_by_kl_radius as scale_by_kl_radius
+
+if _TYPE_CHECKING:
+    from fisher8_jax import artifacts as artifacts
+    from fisher8_jax import ensembles as ensembles
+    from fisher8_jax import estimator as estimator
+    from fisher8_jax import heads as heads
+    from fisher8_jax import plots as plots
+    from fisher8_jax import training as training
+
+__version__ = _metadata.version("fisher8_jax")
+
+# The rooms that wait until they are asked for, and the optional package without which they cannot
+# be imported.
+_LAZY_ROOMS = {
+    "artifacts": None,
+    "ensembles": None,
+    "estimator": "sklearn",
+    "heads": None,
+    "plots": "matplotlib",
+    "training": None,
+}
+
+
+def __getattr__(name: str) -> _ModuleType:
+    if name in _LAZY_ROOMS:
+        return _importlib.import_module(f"fisher8_jax.{name}")
+    raise AttributeError(f"module 'fisher8_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    # A room whose package is missing is not listed: whatever walks over `dir`, such as `help`,
+    # would stumble over it.
+    rooms = {room for room, needs in _LAZY_ROOMS.items() if not needs or _util.find_spec(needs)}
+    return sorted({*globals(), *rooms})

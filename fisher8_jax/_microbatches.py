@@ -36,7 +36,7 @@ from fisher8_jax._numerics import (
     combine_norms,
     combine_norms_over,
 )
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 Params = Any
 Inputs = Any

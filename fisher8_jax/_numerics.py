@@ -9,6 +9,7 @@ Three ideas carry this file:
   any vector that has a direction. Infinities and nans are not guarded; they must stay loud.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -17,6 +18,8 @@ from jax import Array, lax
 
 AxisName = str | tuple[str, ...]
 
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
 _LARGEST_LOG_SCALE = 1e5
 
 
@@ -24,6 +27,12 @@ class Scaled(NamedTuple):
     """The array `value * exp(log_scale)`, kept apart because the product may overflow.
 
     `log_scale` is None where the product is simply `value`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.families import Scaled
+        >>> Scaled(jnp.array(2.0), log_scale=jnp.array(500.0))  # 2 exp(500) is no float32
+        Scaled(value=Array(2., dtype=float32, ...), log_scale=Array(500., dtype=float32, ...))
     """
 
     value: Array

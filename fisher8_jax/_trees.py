@@ -14,11 +14,16 @@ from jax.tree_util import GetAttrKey
 Class = TypeVar("Class", bound=type)
 
 
+def array_fields(tree: Any) -> tuple[str, ...]:
+    """The names of a dataclass's fields that are leaves, in order."""
+    fields = dataclasses.fields(tree)
+    return tuple(field.name for field in fields if not field.metadata.get("static", False))
+
+
 def register_tree(cls: Class) -> Class:
     """Registers a dataclass as a pytree; fields with the metadata `static` are no leaves."""
-    fields = dataclasses.fields(cls)
-    static = [field.name for field in fields if field.metadata.get("static", False)]
-    leaves = [field.name for field in fields if field.name not in static]
+    leaves = array_fields(cls)
+    static = [field.name for field in dataclasses.fields(cls) if field.name not in leaves]
     keys = [GetAttrKey(name) for name in leaves]
 
     def flatten(tree: Any) -> tuple[list[Any], tuple[Any, ...]]:

@@ -1,89 +1,206 @@
-"""Imports go down only, optional packages stay in their rooms, and files stay short."""
+"""What the table of rooms in docs/design.md promises: floors, doors and who imports what."""
 
 import ast
+import graphlib
 import pathlib
+import re
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 
 import fisher8_jax
 
 PACKAGE = pathlib.Path(fisher8_jax.__file__).parent
+ROOT = PACKAGE.parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-
-# Lower floors may not import higher ones.
-FLOORS = [
-    {"_numerics", "_checks", "_trees", "_special", "_files"},
-    {"families"},
-    {"_fisher8", "_microbatches"},
-    {"curvature"},
-    {"losses", "metrics"},
-    {"transforms", "diagnostics", "heads", "plots", "calibration"},
-    {"ensembles", "estimator", "artifacts"},
-]
-ONLY_IMPORTER = {"flax": {"heads", "ensembles", "estimator", "artifacts"}, "matplotlib": {"plots"}}
-CORE = {"jax", "jaxlib", "optax", "flax", "chex", "numpy", "fisher8_jax"}
+INSIDE = [path for path in FILES if path != PACKAGE / "__init__.py"]
+COMMON = {"jax", "optax", "chex", "numpy", "fisher8_jax"}
 
 
-def room(path: pathlib.Path) -> str:
+class Room(NamedTuple):
+    """One room, or one module next to the rooms, as docs/design.md has it."""
+
+    floor: int
+    also_imports: frozenset[str]
+
+
+def rooms_of_the_design() -> dict[str, Room]:
+    rooms = {}
+    for line in (ROOT / "docs" / "design.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[0].isdigit():
+            extras = frozenset(re.findall(r"`(\w+)`", cells[3]))
+            for name in re.findall(r"`(\w+)`", cells[1]):
+                assert name not in rooms, f"{name} stands in the table twice"
+                rooms[name] = Room(int(cells[0]), extras)
+    return rooms
+
+
+ROOMS = rooms_of_the_design()
+
+
+def room_of(path: pathlib.Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def floor(name: str) -> int:
-    for level, rooms in enumerate(FLOORS):
-        if name in rooms:
-            return level
-    raise AssertionError(f"{name} has no floor: add it to FLOORS")
-
-
 def imported_modules(path: pathlib.Path) -> list[str]:
+    """Absolute names; `from fisher8_jax import losses` counts as `fisher8_jax.losses`."""
     modules = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
             modules.append(node.module)
             if node.module == "fisher8_jax":
                 modules += [f"fisher8_jax.{alias.name}" for alias in node.names]
     return modules
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def imported_rooms(path: pathlib.Path) -> set[str]:
+    """Other rooms of the library that a file of the library imports."""
+    modules = [module.split(".") for module in imported_modules(path)]
+    return {m[1] for m in modules if m[0] == "fisher8_jax" and len(m) > 1} - {room_of(path)}
+
+
+def name_of(path: pathlib.Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_the_table_names_every_room_and_no_other():
+    assert set(ROOMS) == {room_of(path) for path in INSIDE}
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=name_of)
 def test_imports_go_down_only(path):
-    if path == PACKAGE / "__init__.py":
-        return
-    here = room(path)
-    for module in imported_modules(path):
-        top, _, rest = module.partition(".")
-        if top == "fisher8_jax":
-            there = rest.partition(".")[0]
-            assert there, "import from the module that defines a name, not from the top level"
-            assert there == here or floor(there) <= floor(here), f"{here} imports {there}"
-        elif top in ONLY_IMPORTER:
-            assert here in ONLY_IMPORTER[top], f"only {ONLY_IMPORTER[top]} may import {top}"
-
-
-def test_the_core_imports_without_extras():
-    """In a fresh interpreter that refuses every optional package."""
-    program = (
-        "import sys\n"
-        "for name in ('matplotlib', 'sklearn', 'scipy.stats', 'rich', 'pooch', 'pandas'):\n"
-        "    sys.modules[name] = None\n"
-        "import fisher8_jax\n"
-        "assert fisher8_jax.fisher8\n"
+    here = room_of(path)
+    assert "fisher8_jax" not in imported_modules(path) or path.name == "__init__.py", (
+        "import from a room, not from the top level"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)
+    for there in imported_rooms(path):
+        assert ROOMS[there].floor <= ROOMS[here].floor, f"{here} imports {there}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_rooms_do_not_import_each_other_in_a_circle():
+    graph: dict[str, set[str]] = {}
+    for path in INSIDE:
+        graph.setdefault(room_of(path), set()).update(imported_rooms(path))
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=name_of)
+def test_other_packages_stay_in_their_rooms(path):
+    tops = {module.partition(".")[0] for module in imported_modules(path)}
+    allowed = COMMON | ROOMS[room_of(path)].also_imports | set(sys.stdlib_module_names)
+    assert tops <= allowed
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=name_of)
+def test_modules_are_underscored(path):
+    parts = path.relative_to(PACKAGE).parts
+    assert path.name == "__init__.py" or parts[-1].startswith("_")
+
+
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", INSIDE + BENCHMARKS, ids=name_of)
+def test_rooms_are_entered_by_their_doors(path):
+    here = room_of(path) if path in INSIDE else None
+    for module in imported_modules(path):
+        top, *parts = module.split(".")
+        if top == "fisher8_jax" and len(parts) > 1 and parts[0] != here:
+            is_pending = parts[0] == "metrics" and here in (
+                "calibration",
+                "diagnostics",
+                "plots",
+                "training",
+            )
+            is_private = any(part.startswith("_") for part in parts)
+            assert is_pending or not is_private, f"{module} is behind a door"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
+def test_examples_use_public_names_only(path):
+    for module in imported_modules(path):
+        assert not (module.startswith("fisher8_jax") and "._" in module), module
+
+
+def run_without(packages: tuple[str, ...], program: str) -> str:
+    """The output of a program in a fresh interpreter that refuses some packages."""
+    refuse = f"import sys\nfor name in {packages!r}:\n    sys.modules[name] = None\n"
+    command = [sys.executable, "-c", refuse + program]
+    return subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def without_extras() -> list[str]:
+    """What a user reads who installed the library without any extra, line by line."""
+    program = """
+import fisher8_jax
+assert fisher8_jax.fisher8 and fisher8_jax.__version__
+for name in ("flax", "matplotlib", "sklearn", "orbax"):
+    assert sys.modules.get(name) is None, name
+print(*dir(fisher8_jax))
+for room in ("plots", "estimator"):
+    try:
+        getattr(fisher8_jax, room)
+    except ImportError as error:
+        print(error)
+try:
+    fisher8_jax.artifacts.TrainingCheckpoints("unused", every=1)
+except ImportError as error:
+    print(error)
+print(fisher8_jax.heads.nnx.DistributionHead, fisher8_jax.ensembles.Mixture)
+"""
+    missing = ("matplotlib", "sklearn", "orbax", "scipy.stats", "pooch", "pandas")
+    return run_without(missing, program).splitlines()
+
+
+def test_rooms_whose_package_is_missing_are_not_listed(without_extras):
+    listed = without_extras[0].split()
+    assert {"heads", "ensembles", "artifacts", "losses", "__version__"} <= set(listed)
+    assert not {"plots", "estimator"} & set(listed)
+
+
+@pytest.mark.parametrize(
+    ("line", "who", "package", "extra"),
+    [
+        (1, "fisher8_jax.plots", "matplotlib", "plots"),
+        (2, "fisher8_jax.estimator", "scikit-learn", "estimator"),
+        (3, "TrainingCheckpoints", "orbax-checkpoint", "checkpoints"),
+    ],
+)
+def test_a_missing_package_names_the_extra_to_install(without_extras, line, who, package, extra):
+    assert without_extras[line] == (
+        f"`{who}` needs {package}, which is not installed. Install it with "
+        f"`pip install 'fisher8_jax[{extra}]'`."
+    )
+
+
+def test_the_other_rooms_need_no_extra(without_extras):
+    assert "DistributionHead" in without_extras[4]
+    assert "Mixture" in without_extras[4]
+
+
+def test_lazy_rooms_are_attributes():
+    for room in ("artifacts", "ensembles", "estimator", "heads", "plots", "training"):
+        assert room in dir(fisher8_jax)
+        assert getattr(fisher8_jax, room).__name__ == f"fisher8_jax.{room}"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = fisher8_jax.nonsense
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_trees_are_registered_by_the_function_that_tells_classes_apart(path):
     called = [n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)]
     assert "register_dataclass" not in called
 
 
 def test_files_stay_short():
-    root = pathlib.Path(__file__).parents[1]
-    rooms = [PACKAGE, *(root / name for name in ("benchmarks", "examples", "tests"))]
+    rooms = [PACKAGE, *(ROOT / name for name in ("benchmarks", "examples", "tests"))]
     lengths = {p: len(p.read_text().splitlines()) for room in rooms for p in room.rglob("*.py")}
     assert {path: length for path, length in lengths.items() if length > 400} == {}

@@ -1,4 +1,4 @@
-"""The public names: few, all on the reference page, each with an example that runs."""
+"""The public names: all on the reference page, each with an example that runs."""
 
 import importlib
 import inspect
@@ -13,7 +13,6 @@ REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 ROOMS = {
     "": ("fisher8", "fisher8_nll", "microbatched_value_and_grad"),  # the rest repeats a room
     "families": None,
-    "curvature": None,
     "transforms": None,
     "heads": None,
     "heads.nnx": ("DistributionHead",),  # the only class defined there
@@ -23,6 +22,7 @@ ROOMS = {
     "calibration": None,
     "diagnostics": None,
     "ensembles": None,
+    "training": None,
     "estimator": None,
     "artifacts": None,
     "plots": None,
@@ -48,7 +48,7 @@ def documented_names():
     for line in REFERENCE.splitlines():
         if match := re.match(r"\.\. currentmodule:: (\S+)", line):
             module = match[1]
-        elif match := re.match(r"\.\. auto(?:function|class|data):: (\S+)", line):
+        elif match := re.match(r"\.\. auto(?:function|class|data|exception):: (\S+)", line):
             names.append(match[1] if "." in match[1] else f"{module}.{match[1]}")
     return names
 

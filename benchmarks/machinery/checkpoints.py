@@ -1,26 +1,27 @@
-"""The state of an unfinished training in one file, written atomically and checked when read."""
+"""States of unfinished trainings on disk, damage noticed; an interrupted run goes on from the last.
 
-import hashlib
-import io
-import json
-import zipfile
+Small states are one artifact. Large ones are kept by Orbax in a folder.
+"""
+
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
-from benchmarks.machinery.store import write_atomically
+from benchmarks.machinery.store import plain
+from fisher8_jax.artifacts import (
+    ArtifactError,
+    TrainingCheckpoints,
+    load_artifact,
+    save_artifact,
+)
 
 
 def save_checkpoint(path: Path, spec: Mapping[str, Any], tree: Any) -> None:
     """Writes the leaves of `tree`; random keys are not allowed, derive them from names."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-    buffer = io.BytesIO()
-    named: dict[str, Any] = {f"leaf_{i}": leaf for i, leaf in enumerate(leaves)}
-    np.savez(buffer, spec=_fingerprint(spec), **named)
-    write_atomically(path, buffer.getvalue())
+    save_artifact(path, {"leaves": jax.tree.leaves(tree)}, config=plain(spec))
 
 
 def load_checkpoint(path: Path, spec: Mapping[str, Any], like: Any) -> Any | None:
@@ -29,18 +30,28 @@ def load_checkpoint(path: Path, spec: Mapping[str, Any], like: Any) -> Any | Non
     Args:
         path: the file.
         spec: what is being trained; a checkpoint of something else is not used.
-        like: a tree of the same structure.
+        like: a tree of the same structure; arrays may have grown.
     """
     structure = jax.tree.structure(like)
     try:
-        with np.load(path) as arrays:  # every member is checked against its CRC
-            if str(arrays["spec"]) != _fingerprint(spec):
-                return None
-            leaves = [arrays[f"leaf_{i}"] for i in range(len(jax.tree.leaves(like)))]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        artifact = load_artifact(path)
+    except (FileNotFoundError, ArtifactError):
         return None
-    return jax.tree.unflatten(structure, leaves)
+    leaves = artifact.trees.get("leaves", {})
+    if artifact.config != plain(spec) or list(leaves) != list(range(structure.num_leaves)):
+        return None
+    return jax.tree.unflatten(structure, list(leaves.values()))
 
 
-def _fingerprint(spec: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+def open_checkpoints(folder: Path, spec: Mapping[str, Any]) -> TrainingCheckpoints:
+    """The states of one large training; those of another `spec` in that folder are removed.
+
+    Args:
+        folder: a folder of this training's own.
+        spec: what is being trained.
+    """
+    try:
+        return TrainingCheckpoints(folder, every=1, config=plain(spec))
+    except ValueError:
+        shutil.rmtree(folder)
+        return TrainingCheckpoints(folder, every=1, config=plain(spec))

@@ -15,8 +15,7 @@ from jax import Array
 from matplotlib.figure import Figure
 
 from fisher8_jax import Gaussian
-from fisher8_jax.plots import plot_fit, plot_training_map
-from fisher8_jax.plots._pareto import plot_pareto_panels
+from fisher8_jax.plots import plot_fit, plot_pareto_panels, plot_training_map
 
 
 def pareto_figure(panels: Mapping[str, Mapping[str, np.ndarray]]) -> bytes:

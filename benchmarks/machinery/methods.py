@@ -13,8 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax import Family, Gaussian
-from fisher8_jax.losses import make_objective
-from fisher8_jax.losses._objective import Objective
+from fisher8_jax.losses import Objective, make_objective
 
 Link = Callable[..., Family]
 

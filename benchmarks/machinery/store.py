@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+_RECORDS = {"spec", "result", "provenance"}
 DEFAULT_RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -44,7 +45,7 @@ class Store:
         provenance: Mapping[str, Any],
     ) -> None:
         """Replaces the cell in one step: a reader sees the old file or the new one."""
-        body = _plain({"spec": spec, "result": result, "provenance": provenance})
+        body = plain({"spec": spec, "result": result, "provenance": provenance})
         records = {"checksum": _checksum(body), **body}
         lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in records.items())
         write_atomically(self.path(name), ("{" + ",\n ".join(lines) + "}\n").encode())
@@ -52,7 +53,7 @@ class Store:
     def read(self, name: str, spec: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The result of a cell; None if it is missing, damaged or of another `spec`."""
         body = self.load(self.path(name))
-        if body is None or (spec is not None and body["spec"] != _plain(spec)):
+        if body is None or (spec is not None and body["spec"] != plain(spec)):
             return None
         return body["result"]
 
@@ -61,8 +62,8 @@ class Store:
         try:
             content = json.loads(path.read_text())
             checksum = content.pop("checksum")
-            intact = checksum == _checksum(content)
-        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            intact = checksum == _checksum(content) and set(content) == _RECORDS
+        except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
             return None
         return content if intact else None
 
@@ -94,14 +95,17 @@ def _checksum(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """`value` in JSON's own types, as it will be read back."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        named = {str(key): plain(item) for key, item in value.items()}
+        if len(named) < len(value):
+            raise ValueError(f"Two keys have the same text: {', '.join(map(repr, value))}.")
+        return named
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

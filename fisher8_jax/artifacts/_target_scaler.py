@@ -10,8 +10,8 @@ from jax import Array
 
 from fisher8_jax._checks import check_floating
 from fisher8_jax._trees import register_tree
-from fisher8_jax.ensembles._mixture import Mixture
-from fisher8_jax.families._contract import Family
+from fisher8_jax.ensembles import Mixture
+from fisher8_jax.families import Family
 
 
 @register_tree

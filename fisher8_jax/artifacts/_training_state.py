@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Self, TypeVar
 import jax
 from jax.experimental import multihost_utils
 
+from fisher8_jax._extras import needs_extra
 from fisher8_jax._files import lock, write_whole
 from fisher8_jax.artifacts._checksums import (
     describe,
@@ -62,12 +64,8 @@ class TrainingCheckpoints:
         keep: int = 2,
         config: Mapping[str, Any] | None = None,
     ):
-        try:
+        with needs_extra("checkpoints", package="orbax", needed_by="TrainingCheckpoints"):
             import orbax.checkpoint as ocp
-        except ImportError as error:
-            raise ImportError(
-                "`TrainingCheckpoints` needs Orbax. Install it with `pip install orbax-checkpoint`."
-            ) from error
         for name, value in (("every", every), ("keep", keep)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
@@ -106,6 +104,13 @@ class TrainingCheckpoints:
             if self._handle >= 0:
                 os.close(self._handle)
                 self._handle = -1
+
+    def remove(self) -> None:
+        """Deletes the folder: the training has ended, and its result is kept elsewhere."""
+        self._check_writer()
+        if self._handle >= 0:
+            self.close()
+        shutil.rmtree(self._folder)
 
     def restore(self, state: State) -> tuple[State, int]:
         """The newest intact state and the number of steps behind it; `state` and 0 if none.

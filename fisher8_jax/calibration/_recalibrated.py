@@ -30,6 +30,15 @@ class Recalibrated:
         knots: where `R` reaches 0, 1/bins, ..., 1, on the last axis behind the batch shape.
         mean: its means, by quadrature.
         variance: its variances, by quadrature.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.calibration import IsotonicPIT
+        >>> held_out, targets = Gaussian(jnp.zeros(40), jnp.zeros(40)), jnp.linspace(-1, 1, 40)
+        >>> dist = IsotonicPIT.fit(held_out, targets, bins=4).apply(held_out)
+        >>> type(dist).__name__, dist.batch_shape
+        ('Recalibrated', (40,))
     """
 
     base: Any

@@ -8,7 +8,7 @@ from jax import Array
 
 from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
-from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families import Gaussian
 from fisher8_jax.metrics._checks import Axis
 from fisher8_jax.metrics._likelihood import mean_z_squared_statistic
 from fisher8_jax.metrics._predictive import Predictive

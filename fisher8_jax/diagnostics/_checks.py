@@ -5,7 +5,7 @@ from typing import Any
 from jax import Array
 
 from fisher8_jax._checks import check_floating
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 
 def check_has_batch(batch_shape: tuple[int, ...]) -> None:

@@ -14,7 +14,7 @@ from fisher8_jax.diagnostics._checks import check_fraction, check_has_batch
 from fisher8_jax.diagnostics._findings import Diagnosis, Finding, sorted_by_severity
 from fisher8_jax.diagnostics._prediction_rules import PREDICTION_RULES, Predictions
 from fisher8_jax.diagnostics._record import TrainingRecord
-from fisher8_jax.diagnostics._saturation_rules import check_saturation
+from fisher8_jax.diagnostics._saturation_rules import judge_saturation
 from fisher8_jax.diagnostics._statistics import Thresholds
 from fisher8_jax.diagnostics._training_rules import CAUSE_RULES, TRAINING_RULES
 from fisher8_jax.metrics._predictive import Predictive, is_finite, standardize, widen
@@ -86,16 +86,16 @@ def doctor(
 def _about_target(
     predictions: Predictions, finite: np.ndarray, record: TrainingRecord, limits: Thresholds
 ) -> list[Finding]:
-    found = _check_finite(finite)
+    found = _judge_finite(finite)
     if predictions.z.size < 2:
         return found
     has_variance = np.isfinite(predictions.log_variance)
     if has_variance.sum() >= 2:
-        found += check_saturation(predictions.log_variance[has_variance], record, limits)
+        found += judge_saturation(predictions.log_variance[has_variance], record, limits)
     return found + [f for rule in PREDICTION_RULES for f in rule(predictions, limits)]
 
 
-def _check_finite(finite: np.ndarray) -> list[Finding]:
+def _judge_finite(finite: np.ndarray) -> list[Finding]:
     bad = int(np.sum(~finite))
     if bad == 0:
         return []

@@ -19,6 +19,14 @@ class Finding:
         figures: the figures themselves.
         advice: what to change.
         target: name of the target it concerns, None if there is one target or it concerns all.
+
+    Example:
+        >>> finding = Finding("unsure", "warning", "It is unsure.", {"share": 0.5}, "Look again.")
+        >>> print(finding)
+        warning: unsure
+          It is unsure.
+          What to change: Look again.
+          Figures: share = 0.5
     """
 
     code: str

@@ -16,8 +16,9 @@ from jax import Array
 from fisher8_jax._checks import check_mask
 from fisher8_jax._fisher8 import check_family
 from fisher8_jax._numerics import Scaled, at_least_float32, l2_norm
+from fisher8_jax._trees import array_fields
 from fisher8_jax.diagnostics._checks import check_fraction, check_has_batch
-from fisher8_jax.families._contract import Family, array_fields
+from fisher8_jax.families import Family
 from fisher8_jax.metrics._predictive import log_variance as log_variance_of
 
 _LOCATIONS = ("mean", "location", "log_mean")

@@ -15,7 +15,7 @@ from fisher8_jax.diagnostics._checks import (
     check_inputs,
     check_same_length,
 )
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 
 def local_kl_variance(

@@ -60,7 +60,7 @@ class Predictions:
         return Predictions(**columns)
 
 
-def check_spread(points: Predictions, limits: Thresholds) -> list[Finding]:
+def judge_spread(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the predicted variance right on average? The mean of z^2 must be 1."""
     mean, relative_error = mean_square_and_error(points.z)
     error = mean * relative_error
@@ -100,7 +100,7 @@ def check_spread(points: Predictions, limits: Thresholds) -> list[Finding]:
     return [Finding("variance_inflated", "warning", sentence, figures, advice)]
 
 
-def check_spread_where_it_varies(points: Predictions, limits: Thresholds) -> list[Finding]:
+def judge_spread_where_it_varies(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Does the variance stand where the errors are? z^2 must not depend on the predicted one."""
     points = points.with_moments()
     groups = min(_MOST_GROUPS, points.z.size // _GROUP_SIZE)
@@ -137,7 +137,7 @@ def check_spread_where_it_varies(points: Predictions, limits: Thresholds) -> lis
     return [Finding("variance_misplaced", "warning", sentence, figures, advice)]
 
 
-def check_mean_against_reference(points: Predictions, limits: Thresholds) -> list[Finding]:
+def judge_mean_against_reference(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the mean worse than that of a fit with unit variance? A paired test of squared errors."""
     points = points.with_moments()
     if points.unit_variance_mean is None or points.z.size < _FEWEST_POINTS:
@@ -167,7 +167,7 @@ def check_mean_against_reference(points: Predictions, limits: Thresholds) -> lis
     return [Finding("mean_worse_than_unit_variance", "error", sentence, figures, advice)]
 
 
-def check_mean_explains(points: Predictions, limits: Thresholds) -> list[Finding]:
+def judge_mean_explains(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Does the mean explain anything? Its squared error must be below that of a constant."""
     points = points.with_moments()
     if points.z.size < _FEWEST_POINTS:
@@ -191,7 +191,7 @@ def check_mean_explains(points: Predictions, limits: Thresholds) -> list[Finding
     return [Finding("mean_uninformative", "error", sentence, figures, advice)]
 
 
-def check_mean_units(points: Predictions, limits: Thresholds) -> list[Finding]:
+def judge_mean_units(points: Predictions, limits: Thresholds) -> list[Finding]:
     """Is the mean in the units of the targets? `targets = a + b * mean` must give a = 0, b = 1."""
     points = points.with_moments()
     size = points.mean.size
@@ -234,9 +234,9 @@ def _wald(estimate: np.ndarray, covariance: np.ndarray) -> float:
 
 
 PREDICTION_RULES = (
-    check_spread,
-    check_spread_where_it_varies,
-    check_mean_against_reference,
-    check_mean_explains,
-    check_mean_units,
+    judge_spread,
+    judge_spread_where_it_varies,
+    judge_mean_against_reference,
+    judge_mean_explains,
+    judge_mean_units,
 )

@@ -11,7 +11,7 @@ from fisher8_jax.diagnostics._statistics import Thresholds
 _MARGIN = 0.01  # one per cent of the variance
 
 
-def check_saturation(
+def judge_saturation(
     log_variance: np.ndarray, record: TrainingRecord, limits: Thresholds
 ) -> list[Finding]:
     """Are log-variances held at a bound, stated in the record or betrayed by ties?
@@ -21,7 +21,7 @@ def check_saturation(
     continuous, so that ties there have probability 0. When all are equal, they are taken to be held
     if they have not moved in the second half of the training: a variance that is learnt does.
     """
-    stuck = _check_stuck(log_variance, record)
+    stuck = _judge_stuck(log_variance, record)
     if stuck:
         return stuck
     lower, upper = record.log_variance_bounds
@@ -50,7 +50,7 @@ def check_saturation(
     return found
 
 
-def _check_stuck(log_variance: np.ndarray, record: TrainingRecord) -> list[Finding]:
+def _judge_stuck(log_variance: np.ndarray, record: TrainingRecord) -> list[Finding]:
     """One value for all points that training could not move."""
     smallest = record.series("smallest_log_variance")
     largest = record.series("largest_log_variance")

@@ -12,7 +12,7 @@ from fisher8_jax.diagnostics._statistics import Thresholds, part_means, split_by
 _PARTS, _FEWEST_STEPS = 10, 40
 
 
-def check_steps(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+def judge_steps(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
     """Are the steps too large? Nan, a loss that climbed back, or predictions that still jump."""
     evidence, figures = [], {}
     losses, step_kl = record.series("losses"), record.series("step_kl")
@@ -62,12 +62,12 @@ def _tenths(record: TrainingRecord, losses: np.ndarray) -> tuple[np.ndarray, np.
     return part_means(split_by_distance(losses, _PARTS, rate))
 
 
-def check_progress(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+def judge_progress(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
     """Did training stop while the loss was still falling?
 
     Not asked of steps that are too large, nor when the validation loss says to stop earlier.
     """
-    if check_steps(record, limits) or check_overfitting(record, limits):
+    if judge_steps(record, limits) or judge_overfitting(record, limits):
         return []
     losses = record.series("losses")
     if losses is None or losses.size < _FEWEST_STEPS or not np.isfinite(losses).all():
@@ -88,7 +88,7 @@ def check_progress(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
     return [Finding("undertrained", "warning", sentence, figures, "Train for more steps.")]
 
 
-def check_overfitting(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+def judge_overfitting(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
     """Did the loss on held-out data rise again?"""
     losses = record.series("validation_losses")
     parts = _PARTS // 2
@@ -109,7 +109,7 @@ def check_overfitting(record: TrainingRecord, limits: Thresholds) -> list[Findin
     return [Finding("overfitted", "warning", sentence, figures, advice)]
 
 
-def check_target_scale(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+def judge_target_scale(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
     """Are the targets far from where a fresh network starts, at mean 0 and variance 1?
 
     The distance is `KL(N(target_mean, target_std^2) || N(0, 1))`; one nat is the limit. A standard
@@ -134,7 +134,7 @@ def check_target_scale(record: TrainingRecord, limits: Thresholds) -> list[Findi
     return [Finding("target_scale_off", "warning", sentence, figures, advice)]
 
 
-def check_starvation(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+def judge_starvation(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
     """Did the top 1 % of points hold most of the mean's gradient during training?"""
     shares = record.series("top_gradient_share")
     if shares is None or not np.isfinite(shares).any():
@@ -161,6 +161,6 @@ def _raise(record: TrainingRecord) -> str:
     return "Raise it" if rate is None else f"Raise it from {rate.max():.3g}"
 
 
-TRAINING_RULES = (check_steps, check_progress, check_overfitting)
+TRAINING_RULES = (judge_steps, judge_progress, judge_overfitting)
 # Possible causes: said only next to something that went wrong.
-CAUSE_RULES = (check_target_scale, check_starvation)
+CAUSE_RULES = (judge_target_scale, judge_starvation)

@@ -25,7 +25,15 @@ SomeFamily = TypeVar("SomeFamily", bound=Family)
 
 
 def step_between(before: SomeFamily, after: SomeFamily) -> SomeFamily:
-    """The step `after - before`, parameter by parameter, as a tangent of the family."""
+    """The step `after - before`, parameter by parameter, as a tangent of the family.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> before = Gaussian(jnp.zeros(1), jnp.zeros(1))
+        >>> step_between(before, Gaussian(jnp.ones(1), jnp.zeros(1))).mean
+        Array([1.], dtype=float32)
+    """
     return jax.tree.map(jnp.subtract, after, before)
 
 

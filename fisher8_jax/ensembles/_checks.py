@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 
 def check_members(members: Any) -> int:

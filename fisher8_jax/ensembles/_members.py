@@ -14,7 +14,7 @@ from jax import Array, lax
 
 from fisher8_jax.ensembles._checks import check_count
 from fisher8_jax.ensembles._mixture import Mixture
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 Tree = TypeVar("Tree")
 Batch = TypeVar("Batch")

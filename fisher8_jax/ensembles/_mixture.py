@@ -11,7 +11,7 @@ from jax.scipy.special import logsumexp
 from fisher8_jax._numerics import at_least_float32
 from fisher8_jax._trees import register_tree
 from fisher8_jax.ensembles._checks import check_members, check_probability
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 # Each halves the bracket: 64 reach the last bit of a float64 from any bracket of its own size.
 _BISECTIONS = {jnp.dtype(jnp.float32): 40, jnp.dtype(jnp.float64): 64}

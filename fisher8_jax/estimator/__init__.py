@@ -1,11 +1,6 @@
 """An estimator with scikit-learn's conventions; needs scikit-learn, the extra `estimator`."""
 
-try:
-    import sklearn as _sklearn  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "`fisher8_jax.estimator` needs scikit-learn. Install it with "
-        "`pip install 'fisher8_jax[estimator]'`."
-    ) from error
+from fisher8_jax._extras import needs_extra as _needs_extra
 
-from fisher8_jax.estimator._regressor import Fisher8Regressor as Fisher8Regressor
+with _needs_extra("estimator", package="sklearn", needed_by="fisher8_jax.estimator"):
+    from fisher8_jax.estimator._regressor import Fisher8Regressor as Fisher8Regressor

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 from jax import Array
 
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 from fisher8_jax.heads.linen import DistributionHead
 
 

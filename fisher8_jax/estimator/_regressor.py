@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fisher8_jax.artifacts._target_scaler import TargetScaler
-from fisher8_jax.ensembles._mixture import Mixture
+from fisher8_jax.artifacts import TargetScaler
+from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._checks import (
     check_between,
     check_hidden,

@@ -5,8 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fisher8_jax.artifacts._archive import ArtifactError, load_artifact, save_artifact
-from fisher8_jax.artifacts._target_scaler import TargetScaler
+from fisher8_jax.artifacts import ArtifactError, TargetScaler, load_artifact, save_artifact
 
 Estimator = TypeVar("Estimator")
 

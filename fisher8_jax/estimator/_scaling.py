@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fisher8_jax.artifacts._target_scaler import TargetScaler
+from fisher8_jax.artifacts import TargetScaler
 
 
 def scaled(scaler: TargetScaler, targets: np.ndarray) -> np.ndarray:

@@ -14,10 +14,10 @@ import optax
 from jax import Array, lax
 
 from fisher8_jax._fisher8 import fisher8_nll
-from fisher8_jax.ensembles._mixture import Mixture
+from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._network import Network
-from fisher8_jax.families._contract import Family
-from fisher8_jax.transforms._kl_radius import scale_by_kl_radius
+from fisher8_jax.families import Family
+from fisher8_jax.transforms import scale_by_kl_radius
 
 # The part of the steps in which they grow, and where in it the first one stands.
 _WARM_UP, _FIRST_STEP = 0.2, 0.004

@@ -1,10 +1,14 @@
 """Likelihoods in unconstrained coordinates, one file each; `gaussian.py` is the one to imitate."""
 
+from fisher8_jax._numerics import Scaled as Scaled
 from fisher8_jax.families._bernoulli import Bernoulli as Bernoulli
 from fisher8_jax.families._beta import Beta as Beta
 from fisher8_jax.families._categorical import Categorical as Categorical
 from fisher8_jax.families._censoring import censored_nll as censored_nll
 from fisher8_jax.families._contract import Family as Family
+from fisher8_jax.families._contract import ScalarFamily as ScalarFamily
+from fisher8_jax.families._contract import family as family
+from fisher8_jax.families._contract import static_field as static_field
 from fisher8_jax.families._declared import declare_family as declare_family
 from fisher8_jax.families._gamma import Gamma as Gamma
 from fisher8_jax.families._gaussian import Gaussian as Gaussian

@@ -31,7 +31,7 @@ from jax import Array
 
 from fisher8_jax._checks import check_floating, check_mask, check_same_shape, check_targets
 from fisher8_jax._numerics import Scaled, at_least_float32
-from fisher8_jax._trees import register_tree
+from fisher8_jax._trees import array_fields, register_tree
 from fisher8_jax.families._fisher_factor import factor_from_dense
 from fisher8_jax.families._support import is_inside, raise_if_outside
 
@@ -39,13 +39,35 @@ FamilyClass = TypeVar("FamilyClass", bound=type)
 
 
 def static_field(**kwargs: Any) -> Any:
-    """A dataclass field that is part of the tree's structure instead of being a leaf."""
+    """A dataclass field that is part of the tree's structure instead of being a leaf.
+
+    Example:
+        >>> import jax
+        >>> from fisher8_jax.families import family, static_field
+        >>> @family
+        ... class Shifted:
+        ...     location: float
+        ...     shift: float = static_field(default=1.0)
+        >>> jax.tree.leaves(Shifted(2.0))
+        [2.0]
+    """
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static_field, dataclasses.field))
 def family(cls: FamilyClass) -> FamilyClass:
-    """Makes `cls` a frozen dataclass and registers it as a pytree with named leaves."""
+    """Makes `cls` a frozen dataclass and registers it as a pytree with named leaves.
+
+    Example:
+        >>> import jax
+        >>> from fisher8_jax.families import family
+        >>> @family
+        ... class Point:
+        ...     x: float
+        ...     y: float
+        >>> jax.tree.map(lambda leaf: 2 * leaf, Point(1.0, 2.0))
+        Point(x=2.0, y=4.0)
+    """
     dataclasses.dataclass(frozen=True)(cls)  # changes the class in place
     return register_tree(cls)
 
@@ -257,7 +279,15 @@ class Family(abc.ABC):
 
 
 class ScalarFamily(Family):
-    """A family of scalar targets: every field and every target has the batch shape."""
+    """A family of scalar targets: every field and every target has the batch shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.families import Laplace, ScalarFamily
+        >>> dist = Laplace(jnp.zeros((3, 2)), jnp.zeros((3, 2)))
+        >>> isinstance(dist, ScalarFamily), dist.batch_shape, dist.event_shape
+        (True, (3, 2), ())
+    """
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -266,12 +296,6 @@ class ScalarFamily(Family):
     @property
     def event_shape(self) -> tuple[int, ...]:
         return ()
-
-
-def array_fields(dist: Family) -> tuple[str, ...]:
-    """The names of the fields that hold arrays, in order."""
-    fields = dataclasses.fields(dist)  # type: ignore[arg-type]
-    return tuple(field.name for field in fields if not field.metadata.get("static", False))
 
 
 def dense_fisher(dist: Family) -> Array:
@@ -286,7 +310,15 @@ def dense_fisher(dist: Family) -> Array:
 
 
 def natural_score_by_autodiff(dist: Family, targets: Array) -> dict[str, Scaled]:
-    """`dist.natural` of the gradient of `dist.nll`, for families without a closed form."""
+    """`dist.natural` of the gradient of `dist.nll`, for families without a closed form.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.families import Poisson
+        >>> score = natural_score_by_autodiff(Poisson(jnp.zeros(2)), jnp.array([1.0, 3.0]))
+        >>> score["log_rate"].value
+        Array([ 0., -2.], dtype=float32)
+    """
     values, pull_back = jax.vjp(lambda d: d.nll(targets), dist)
     (cotangent,) = pull_back(jnp.ones_like(values))
     natural = dist.natural(cotangent)

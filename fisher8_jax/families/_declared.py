@@ -22,9 +22,9 @@ from jax import Array, lax
 from jax.scipy.linalg import cho_solve
 
 from fisher8_jax._checks import check_positive
+from fisher8_jax._trees import array_fields
 from fisher8_jax.families._contract import (
     ScalarFamily,
-    array_fields,
     family,
 )
 

@@ -9,11 +9,15 @@ from jax import Array, lax
 from jax.scipy.special import ndtr, ndtri
 
 from fisher8_jax._checks import check_floating, check_positive, check_same_shape
-from fisher8_jax._numerics import Scaled, at_least_float32, log_softplus, multiply_by_exp
+from fisher8_jax._numerics import (
+    HALF_LOG_2PI,
+    Scaled,
+    at_least_float32,
+    log_softplus,
+    multiply_by_exp,
+)
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
-
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 # exp(2 * 40) is still representable in float32; beyond it squared residuals travel as logarithms.
 _LARGEST_PLAIN_LOG_Z = 40.0

@@ -8,14 +8,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import logsumexp, ndtr
 
-from fisher8_jax._numerics import Scaled, multiply_by_exp
+from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
 from fisher8_jax.families._bisection import invert_increasing
 from fisher8_jax.families._categorical import fisher_logits, logits_norm_sq, natural_logits
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, diagonal_factor, multinomial_factor
 from fisher8_jax.families._quadrature import expectation, gauss_legendre
-
-_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @family
@@ -100,7 +98,7 @@ class GaussianMixture(Family):
     def _log_joint(self, targets: Array) -> Array:
         """`ln(w_k N(targets; k))`; targets have a last axis of length 1."""
         z = multiply_by_exp(targets - self.component_means, -0.5 * self.component_log_variances)
-        nll = 0.5 * (self.component_log_variances + jnp.square(z)) + _HALF_LOG_2PI
+        nll = 0.5 * (self.component_log_variances + jnp.square(z)) + HALF_LOG_2PI
         return self.log_weights - nll
 
     def responsibilities(self, targets: Array) -> Array:
@@ -112,7 +110,7 @@ class GaussianMixture(Family):
         """`-ln sum_k w_k N(targets; k)`; `constant=False` leaves out `ln(2 pi)/2`."""
         dist, targets = self.prepare(targets)
         values = -logsumexp(dist._log_joint(targets[..., None]), axis=-1)
-        return values if constant else values - _HALF_LOG_2PI
+        return values if constant else values - HALF_LOG_2PI
 
     def natural(self, cotangent: Self) -> Self:
         """The inverse of the complete-data Fisher information times `cotangent`."""
@@ -192,7 +190,7 @@ class GaussianMixture(Family):
 
         ratio = log_density(p) - log_density(q)
         inner = expectation(
-            lambda _: ratio, lambda z: -0.5 * jnp.square(z) - _HALF_LOG_2PI, z, weight
+            lambda _: ratio, lambda z: -0.5 * jnp.square(z) - HALF_LOG_2PI, z, weight
         )
         return jnp.sum(p.weights * inner, axis=-1)
 
@@ -251,5 +249,5 @@ def _absolute_mean(mean: Array, variance: Array) -> Array:
     """`E|N(mean, variance)|`."""
     std = jnp.sqrt(variance)
     z = mean / std
-    density = jnp.exp(-0.5 * jnp.square(z) - _HALF_LOG_2PI)
+    density = jnp.exp(-0.5 * jnp.square(z) - HALF_LOG_2PI)
     return 2 * std * density + mean * (2 * ndtr(z) - 1)

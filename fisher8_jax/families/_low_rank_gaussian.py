@@ -10,7 +10,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import ndtr, ndtri
 
 from fisher8_jax._checks import check_floating, check_positive
-from fisher8_jax._numerics import Scaled
+from fisher8_jax._numerics import HALF_LOG_2PI, Scaled
 from fisher8_jax.families._contract import (
     Family,
     family,
@@ -18,8 +18,6 @@ from fisher8_jax.families._contract import (
     static_field,
 )
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
-
-_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @family
@@ -108,7 +106,7 @@ class LowRankGaussian(Family):
         distance = jnp.sum(jnp.square(own), (-2, -1)) + jnp.sum(jnp.square(shared), (-2, -1))
         log_volume = jnp.sum(jnp.log(jnp.diagonal(lower, axis1=-2, axis2=-1)), -1)
         values = 0.5 * (distance + jnp.sum(dist.log_diagonal, -1)) + log_volume
-        return values + self.event_shape[0] * _HALF_LOG_2PI if constant else values
+        return values + self.event_shape[0] * HALF_LOG_2PI if constant else values
 
     def natural(self, cotangent: Self) -> Self:
         """The damped inverse of the class docstring, by one Cholesky factorisation each."""

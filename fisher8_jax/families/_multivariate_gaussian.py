@@ -11,11 +11,9 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import ndtr, ndtri
 
 from fisher8_jax._checks import check_floating
-from fisher8_jax._numerics import Scaled, at_least_float32
+from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, at_least_float32
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
-
-_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @family
@@ -101,7 +99,7 @@ class MultivariateGaussian(Family):
         z = self.standardize(targets)
         log_diagonal = at_least_float32(self.log_diagonal)
         values = jnp.sum(log_diagonal + 0.5 * jnp.square(z), axis=-1)
-        return values + self.event_shape[0] * _HALF_LOG_2PI if constant else values
+        return values + self.event_shape[0] * HALF_LOG_2PI if constant else values
 
     def natural(self, cotangent: Self) -> Self:
         """The inverse Fisher information of the class docstring times `cotangent`."""

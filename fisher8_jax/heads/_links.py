@@ -16,8 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax.families._contract import Family
-from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families import Family, Gaussian
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +30,14 @@ class Link:
         learned: name and first value of constants that are learned, one per target coordinate.
         raw_of_moments: the raw outputs that make a given mean and variance, where that has a closed
             form.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.heads import Link
+        >>> link = Link(Gaussian.from_std, outputs=(("mean", ()), ("std", ())))
+        >>> link.make(mean=jnp.zeros(1), std=jnp.array([3.0])).variance
+        Array([9.], dtype=float32)
     """
 
     make: Callable[..., Family]

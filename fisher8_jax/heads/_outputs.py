@@ -11,7 +11,7 @@ from jax import Array, lax
 from fisher8_jax._checks import check_floating
 from fisher8_jax._fisher8 import fisher8
 from fisher8_jax._numerics import at_least_float32
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 from fisher8_jax.heads._links import Link
 
 Shape = tuple[int, ...]

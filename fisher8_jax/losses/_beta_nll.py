@@ -5,9 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._numerics import multiply_by_exp
-from fisher8_jax.families._contract import Family
-from fisher8_jax.families._gaussian import HALF_LOG_2PI, Gaussian
+from fisher8_jax._numerics import HALF_LOG_2PI, multiply_by_exp
+from fisher8_jax.families import Family, Gaussian
 from fisher8_jax.losses._checks import (
     check_hyperparameter,
     check_scalar_targets,

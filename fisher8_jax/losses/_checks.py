@@ -9,8 +9,7 @@ from jax import Array
 
 from fisher8_jax._checks import check_floating, check_mask
 from fisher8_jax._fisher8 import check_family
-from fisher8_jax.families._contract import Family
-from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families import Family, Gaussian
 
 
 def check_gaussian(name: str, dist: Any, method: str) -> None:

@@ -14,8 +14,8 @@ from jax import Array
 
 from fisher8_jax._checks import check_mask
 from fisher8_jax._fisher8 import check_family, weighted_values
-from fisher8_jax.families._contract import Family
-from fisher8_jax.families._masking import hide_outside
+from fisher8_jax._masking import hide_outside
+from fisher8_jax.families import Family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 

@@ -3,7 +3,7 @@
 from jax import Array
 
 from fisher8_jax._fisher8 import fisher8_nll
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 
 def natural_gradient(

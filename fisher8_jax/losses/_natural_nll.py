@@ -2,7 +2,7 @@
 
 from jax import Array
 
-from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families import Gaussian
 from fisher8_jax.losses._checks import check_gaussian
 from fisher8_jax.losses._elements import per_element
 

@@ -61,6 +61,15 @@ class Objective(NamedTuple):
       random key for this step alone.
     * `penalty(mean_params, precision_params)` is a scalar to add to the mean of the values.
     * `refresh(state, predictions)` renews the state when an epoch begins.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.losses import make_objective
+        >>> objective = make_objective("gaussian_nll")
+        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
+        >>> objective.init(dist), objective.penalty({}, {})  # this loss needs neither
+        ((), Array(0., dtype=float32, ...))
     """
 
     init: Callable[[Any], State]

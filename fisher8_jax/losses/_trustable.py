@@ -19,9 +19,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fisher8_jax._checks import check_mask, check_positive
+from fisher8_jax._masking import zero_outside
 from fisher8_jax._numerics import multiply_by_exp
-from fisher8_jax.families._gaussian import Gaussian
-from fisher8_jax.families._masking import zero_outside
+from fisher8_jax.families import Gaussian
 from fisher8_jax.losses._checks import check_gaussian, check_reference
 from fisher8_jax.losses._elements import per_element
 
@@ -174,7 +174,14 @@ def natural_target(
 
 
 def init_references(predictions: Gaussian) -> Gaussian:
-    """The first references: the predictions for all training points, as constants."""
+    """The first references: the predictions for all training points, as constants.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> init_references(Gaussian(jnp.zeros(2), jnp.zeros(2))).mean
+        Array([0., 0.], dtype=float32)
+    """
     check_gaussian("predictions", predictions, "trustable")
     return lax.stop_gradient(predictions)
 
@@ -209,6 +216,14 @@ def refresh_references(
 
     Returns:
         Constants of the same shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> references = init_references(Gaussian(jnp.zeros(2), jnp.zeros(2)))
+        >>> predictions = Gaussian(jnp.array([0.1, 9.0]), jnp.zeros(2))
+        >>> refresh_references(references, predictions, mean_bound=0.5).mean.round(1)
+        Array([0.1, 0.7], dtype=float32)
     """
     check_gaussian("predictions", predictions, "trustable")
     check_reference(references, predictions)

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 from fisher8_jax.losses._elements import per_element
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 from fisher8_jax.losses._checks import check_unit_interval
 from fisher8_jax.losses._elements import per_element
 

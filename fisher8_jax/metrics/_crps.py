@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.special import erf
 
-from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families import Gaussian
 from fisher8_jax.metrics._checks import Axis, check_scalar
 from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.metrics._reduction import Points, Statistic, plain_mean, prepare, reduce

@@ -29,7 +29,6 @@ from fisher8_jax.metrics._likelihood import (
     mean_z_squared_statistic,
     nll_statistic,
     sharpness_statistic,
-    weak_lensing_statistic,
 )
 from fisher8_jax.metrics._point import mae_statistic, rmse_statistic
 from fisher8_jax.metrics._predictive import Predictive
@@ -130,7 +129,6 @@ def _statistics(points: Points, levels: tuple[float, ...], constant: bool) -> di
         "quantile_calibration_error": quantile_statistic(points, QUANTILE_LEVELS),
         "mean_z_squared": mean_z_squared_statistic(points),
         "sharpness": sharpness_statistic(points),
-        "weak_lensing_score": weak_lensing_statistic(points),
         "coverage": coverage_statistic(points, interval),
         "interval_width": width_statistic(points, interval),
         "interval_score": interval_score_statistic(points, interval),

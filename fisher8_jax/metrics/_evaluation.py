@@ -20,7 +20,6 @@ _SCALARS = (
     ("quantile_calibration_error", "quantile calibration error"),
     ("mean_z_squared", "mean z^2"),
     ("sharpness", "sharpness"),
-    ("weak_lensing_score", "weak-lensing score"),
 )
 _PER_LEVEL = (
     ("coverage", "coverage"),
@@ -49,7 +48,6 @@ class Evaluation:
         quantile_calibration_error: see there.
         mean_z_squared: see there.
         sharpness: see there.
-        weak_lensing_score: see there.
         coverage: see there, one per level.
         interval_width: see there, one per level.
         interval_score: see there, one per level.
@@ -59,6 +57,13 @@ class Evaluation:
         levels: nominal levels of the central intervals.
         constant: whether the NLL has its constant.
         confidence: the level of the bootstrap intervals, or None.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian, evaluate
+        >>> scores = evaluate(Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([1.0, 7.0]))
+        >>> type(scores).__name__, scores.count, scores.rmse
+        ('Evaluation', Array(2, dtype=int32), Array(5., dtype=float32))
     """
 
     count: Array
@@ -71,7 +76,6 @@ class Evaluation:
     quantile_calibration_error: Array
     mean_z_squared: Array
     sharpness: Array
-    weak_lensing_score: Array
     coverage: Array
     interval_width: Array
     interval_score: Array

@@ -14,8 +14,6 @@ from fisher8_jax.metrics._reduction import (
     root_mean_square,
 )
 
-_CHALLENGE_ERROR_WEIGHT = 1000.0
-
 
 def nll(
     dist: Predictive,
@@ -104,34 +102,6 @@ def sharpness(
     return reduce(points, sharpness_statistic(points))
 
 
-def weak_lensing_score(
-    dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None
-) -> Array:
-    """The score of the weak-lensing challenge, `-mean(z^2 + ln(variance) + 1000 (error)^2)`.
-
-    Larger is better. The challenge adds the two cosmological parameters: `.sum()` of the result is
-    its score. Its own program also floors that sum at -1e6, which is not done here.
-
-    Args:
-        dist: see `rmse`; the factor 1000 belongs to physical units, so unscale first.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
-
-    Returns:
-        One term per remaining coordinate, to be added up.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> dist = Gaussian(mean=jnp.zeros((1, 2)), log_variance=jnp.full((1, 2), -4.0))
-        >>> weak_lensing_score(dist, jnp.zeros((1, 2))).sum()
-        Array(8., dtype=float32)
-    """
-    points = prepare(dist, targets, where, axis)
-    return reduce(points, weak_lensing_statistic(points))
-
-
 def nll_statistic(points: Points, *, constant: bool) -> Statistic:
     return plain_mean(points.loud(points.dist.nll(points.targets, constant=constant)))
 
@@ -143,9 +113,3 @@ def mean_z_squared_statistic(points: Points) -> Statistic:
 def sharpness_statistic(points: Points) -> Statistic:
     std = jnp.exp(0.5 * log_variance(points.dist))
     return root_mean_square(points, points.loud(std))
-
-
-def weak_lensing_statistic(points: Points) -> Statistic:
-    error = points.targets - points.dist.mean
-    penalty = jnp.square(points.z) + points.loud(log_variance(points.dist))
-    return plain_mean(-(penalty + _CHALLENGE_ERROR_WEIGHT * jnp.square(error)))

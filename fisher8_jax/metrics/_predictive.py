@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax.families._contract import Family
-from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families import Family, Gaussian
 
 
 class Predictive(Protocol):

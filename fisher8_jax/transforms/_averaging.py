@@ -17,7 +17,19 @@ from fisher8_jax.transforms._checks import check_horizon
 
 
 class AverageState(NamedTuple):
-    """The number of updates and the running average of the parameters after each of them."""
+    """The number of updates and the running average of the parameters after each of them.
+
+    Attributes:
+        count: updates so far.
+        average: a tree like the parameters, in at least float32.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.transforms import track_average
+        >>> state = track_average(horizon=10).init({"bias": jnp.array(1.0)})
+        >>> print(state.count, state.average["bias"])
+        0 1.0
+    """
 
     count: Array  # type: ignore[assignment]
     average: Any

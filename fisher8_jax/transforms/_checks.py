@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import optax
 
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 _USAGE = "`optimizer.update(grads, state, params, predict=lambda p: network(p, inputs))`"
 

@@ -22,7 +22,7 @@ from jax import Array, lax
 
 from fisher8_jax._checks import check_positive
 from fisher8_jax._numerics import AxisName, at_least_float32
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 from fisher8_jax.transforms._checks import (
     check_measure,
     check_mode,
@@ -52,6 +52,16 @@ class KLRadiusState(NamedTuple):
         quadratic_kl: the KL divergence of the last step to second order, mean per element.
         exact_kl: its exact divergence, or None unless `exact=True`.
         skipped: updates dropped so far because they could not be measured.
+
+    Example:
+        >>> import jax.numpy as jnp, optax
+        >>> from fisher8_jax import Gaussian, scale_by_kl_radius
+        >>> radius, params = scale_by_kl_radius(0.02), jnp.zeros(2)
+        >>> predict = lambda mean: Gaussian(mean, jnp.zeros(2))
+        >>> _, state = radius.update(-jnp.ones(2), radius.init(params), params, predict=predict)
+        >>> scale = optax.tree_utils.tree_get(state, "scale")
+        >>> print(f"{scale:.1f}, {state.skipped} skipped")  # 0.02 nats = 0.2^2 / 2 per element
+        0.2, 0 skipped
     """
 
     count: Array  # type: ignore[assignment]

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fisher8_jax._checks import check_axis_name_is_bound, check_mask
+from fisher8_jax._masking import zero_outside
 from fisher8_jax._numerics import AxisName, at_least_float32
-from fisher8_jax.families._contract import Family
-from fisher8_jax.families._masking import zero_outside
+from fisher8_jax.families import Family
 from fisher8_jax.transforms._checks import check_prediction
 
 Predict = Callable[[Any], Family]

@@ -97,7 +97,28 @@ def fisher8_optimizer(
 def descend_within(
     radius: optax.GradientTransformationExtraArgs, momentum: float, second_moment: float | None
 ) -> optax.GradientTransformationExtraArgs:
-    """The recipe in front of any radius, whatever its schedule: guard, direction, radius."""
+    """The recipe in front of any radius, whatever its schedule: guard, direction, radius.
+
+    Args:
+        radius: what sets the length of the step, for instance `scale_by_kl_radius` with a schedule
+            of your own.
+        momentum: see `fisher8_optimizer`.
+        second_moment: see `fisher8_optimizer`.
+
+    Returns:
+        An Optax optimiser; `update` takes what `radius` takes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.transforms import descend_within, scale_by_kl_radius
+        >>> optimizer = descend_within(scale_by_kl_radius(0.02), 0.9, None)
+        >>> params, predict = jnp.zeros(2), lambda mean: Gaussian(mean, jnp.zeros(2))
+        >>> state = optimizer.init(params)
+        >>> updates, _ = optimizer.update(jnp.ones(2), state, params, predict=predict)
+        >>> updates.round(3)
+        Array([-0.2, -0.2], dtype=float32)
+    """
     return optax.chain(
         optax.stateless(_zero_if_not_finite),
         _direction(momentum, second_moment),

@@ -210,6 +210,16 @@ def test_one_writes_and_others_may_read(folder):
     assert names(folder) == ["10", "11", "run.json"]
 
 
+def test_a_folder_is_removed_when_it_is_no_longer_needed(folder):
+    with open_again(folder) as checkpoints:
+        checkpoints.save(jnp.zeros(400), 11)
+        with open_again(folder) as reader, pytest.raises(RuntimeError, match="Another"):
+            reader.remove()
+        checkpoints.remove()
+    assert not folder.exists()
+    checkpoints.close()
+
+
 def test_what_a_killed_process_left_half_written_goes(folder):
     half = folder / "15.orbax-checkpoint-tmp"
     (half / "default").mkdir(parents=True)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import numpy as np
@@ -75,3 +76,19 @@ def test_cells_come_in_the_order_of_their_names(tmp_path):
     for name in ("b", "a", "c"):
         write(store, f"x/{name}", place=name)
     assert [cell["result"]["place"] for cell in store.cells("x")] == ["a", "b", "c"]
+
+
+def test_a_cell_without_its_records_is_damaged_whatever_its_checksum_says(tmp_path):
+    store = Store(tmp_path)
+    for body in ({}, {"spec": SPEC}, {"spec": SPEC, "result": {}, "provenance": {}, "more": 1}):
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        checksum = hashlib.sha256(text.encode()).hexdigest()
+        store.path("b").write_text(json.dumps({"checksum": checksum, **body}))
+        assert store.read("b", SPEC) is None
+    store.path("b").write_text("[" * 100_000)
+    assert store.read("b") is None
+
+
+def test_keys_that_would_become_one_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="Two keys have the same text: 1, '1'"):
+        write(Store(tmp_path), rmse={1: 0.0, "1": 1.0})

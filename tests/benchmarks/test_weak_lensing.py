@@ -28,13 +28,14 @@ from benchmarks.experiments.weak_lensing.data import (
 )
 from benchmarks.experiments.weak_lensing.network import Cnn
 from benchmarks.experiments.weak_lensing.plan import Budget, Job
+from benchmarks.experiments.weak_lensing.score import weak_lensing_score
 from benchmarks.experiments.weak_lensing.simulator import (
     Simulation,
 )
 from benchmarks.machinery.document import to_markdown
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Batch
-from fisher8_jax import Gaussian
+from fisher8_jax import Gaussian, metrics
 from tests.benchmarks.conftest import SMALL_SURVEY
 
 pytestmark = pytest.mark.usefixtures("float32")
@@ -351,3 +352,13 @@ def test_killed_training_resumes_to_the_same_result(tmp_path):
     ]
     assert results[0] == results[1]
     assert results[0]["epochs"] == 8
+
+
+def test_score_agrees_with_the_published_identity():
+    """The challenge's score from NLL and RMSE: -2 sum(NLL - 0.919) - 1000 sum(RMSE^2)."""
+    rng = np.random.default_rng(0)
+    mean, log_variance, targets = 0.05 * rng.normal(size=(3, 40, 2))
+    dist, targets = Gaussian(jnp.asarray(mean), jnp.asarray(log_variance) - 5), jnp.asarray(targets)
+    expected = -2 * metrics.nll(dist, targets, constant=False).sum()
+    expected -= 1000 * jnp.square(metrics.rmse(dist, targets)).sum()
+    np.testing.assert_allclose(weak_lensing_score(dist, targets).sum(), expected, rtol=1e-5)

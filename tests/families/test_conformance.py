@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from fisher8_jax import fisher8_nll
-from fisher8_jax.families._contract import array_fields
+from fisher8_jax._trees import array_fields
 from tests.families.conformance import (
     QUICK,
     flatten,

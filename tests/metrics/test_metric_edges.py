@@ -17,7 +17,6 @@ NAMES = (
     "quantile_calibration_error",
     "mean_z_squared",
     "sharpness",
-    "weak_lensing_score",
     "coverage",
     "interval_width",
     "interval_score",
@@ -77,7 +76,7 @@ def test_diverged_model_does_not_look_good(bad, field):
     assert record.quantile_calibration_error == pytest.approx(0.5)
     np.testing.assert_array_equal(record.coverage, 0)
     np.testing.assert_array_equal(record.pit_histogram, 0)
-    for name in ("nll", "crps", "mean_z_squared", "sharpness", "weak_lensing_score"):
+    for name in ("nll", "crps", "mean_z_squared", "sharpness"):
         assert np.isnan(getattr(record, name)), name
     assert np.isnan(record.interval_score).all()
 

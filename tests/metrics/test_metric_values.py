@@ -51,7 +51,6 @@ def reference(mean, std, y):
         "quantile_calibration_error": np.mean(np.abs(below - quantile_levels)),
         "mean_z_squared": np.mean(z**2),
         "sharpness": np.sqrt(np.mean(std**2)),
-        "weak_lensing_score": -np.mean(z**2 + np.log(std**2) + 1000 * (y - mean) ** 2),
         "coverage": [((low <= y) & (y <= high)).mean() for low, high in ends],
         "interval_width": [(high - low).mean() for low, high in ends],
         "interval_score": [
@@ -161,16 +160,6 @@ def test_evaluate_takes_a_distribution_that_is_no_family():
     low, high = law.interval(0.9)
     np.testing.assert_allclose(record.coverage[2], ((low <= y) & (y <= high)).mean())
     np.testing.assert_allclose(record.mean_z_squared, np.mean((y - mean) ** 2 / (2 * std**2)))
-
-
-def test_weak_lensing_score_sums_to_the_published_identity():
-    """The challenge's score from NLL and RMSE: -2 sum(NLL - 0.919) - 1000 sum(RMSE^2)."""
-    mean, std, y = (0.05 * a[:, :2] for a in sample())
-    dist, targets = gaussian(mean, std), jnp.asarray(y)
-    expected = -2 * metrics.nll(dist, targets, constant=False).sum()
-    expected -= 1000 * jnp.square(metrics.rmse(dist, targets)).sum()
-    got = likelihood.weak_lensing_score(dist, targets).sum()
-    np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
 def test_ece_of_a_calibrated_model_is_its_sampling_noise():

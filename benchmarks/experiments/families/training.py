@@ -16,8 +16,7 @@ from jax import Array, lax
 
 from benchmarks.experiments.families.problems import Problem
 from fisher8_jax import fisher8_nll
-from fisher8_jax.transforms import scale_by_kl_radius
-from fisher8_jax.transforms._recipe import LARGEST_RADIUS, TOTAL_DIVERGENCE, descend_within
+from fisher8_jax.transforms import descend_within, scale_by_kl_radius
 
 EVALUATE_EVERY = 5
 NUM_TRAIN, NUM_TEST, BATCH_SIZE, WIDTH = 65536, 4096, 512, 64
@@ -42,7 +41,7 @@ class Data(NamedTuple):
 
 def recipe(num_steps: Array | int) -> Optimizer:
     """`fisher8_optimizer(num_steps, **SETTING)` for a traced number of steps."""
-    max_kl = jnp.minimum(LARGEST_RADIUS, 3 * TOTAL_DIVERGENCE / num_steps)
+    max_kl = jnp.minimum(0.3, 600 / num_steps)  # `default_max_kl`, which wants a known number
 
     def radius(count: Array) -> Array:
         return max_kl * jnp.maximum(1 - count / num_steps, 0) ** 2

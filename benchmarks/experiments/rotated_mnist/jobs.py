@@ -17,7 +17,7 @@ from benchmarks.experiments.rotated_mnist.networks import (
     representation,
 )
 from benchmarks.experiments.rotated_mnist.plan import BATCH, PRIOR_GRID, SETTINGS, Job
-from benchmarks.machinery.orbax_checkpoints import Checkpoints
+from benchmarks.machinery.checkpoints import open_checkpoints
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
@@ -125,7 +125,7 @@ def fit(
     history = _empty_history(job.epochs)
     if job.epochs == 0:
         return state, history
-    with Checkpoints(folder) as checkpoints:
+    with open_checkpoints(folder, {**job.spec, "rows": len(inputs)}) as checkpoints:
         state, history = _train_epochs(
             job, recipe, problem, sources, lanes, (state, history), checkpoints, report
         )
@@ -135,11 +135,9 @@ def fit(
 
 def _train_epochs(job, recipe, problem, sources, lanes, progress, checkpoints, report):
     """The epochs that are left."""
-    state, history = progress
     rows = sources.inputs.shape[1]
-    done = checkpoints.latest() or 0
+    (state, history), done = checkpoints.restore(progress)
     if done:
-        state, history = checkpoints.restore(done, (state, history))
         report(done)
     for epoch in range(done, job.epochs):
         state, losses = train(recipe, state, sources, lanes, epoch_schedule(job, rows, epoch))
@@ -149,7 +147,7 @@ def _train_epochs(job, recipe, problem, sources, lanes, progress, checkpoints, r
             params = jax.tree.map(lambda leaf: leaf[0], state.params)
             index = int(np.flatnonzero(history.epoch == epoch + 1)[0])
             history.scores[index] = evaluate(job, recipe, params, problem)
-            checkpoints.save(epoch + 1, (state, history))
+            checkpoints.save((state, history), epoch + 1)
     return state, history
 
 

@@ -89,7 +89,7 @@ def predictive_link(job: Job) -> Callable[[Gaussian], Gaussian]:
     """From the trained distribution to that of an observation: Collier's adds the temperature."""
     if job.method != "collier":
         return lambda dist: dist
-    from fisher8_jax.losses._collier import collier_predictive
+    from fisher8_jax.losses import collier_predictive
 
     temperature = HYPERPARAMETERS["collier"]["temperature"]
     return functools.partial(collier_predictive, temperature=temperature)

@@ -97,4 +97,4 @@ class Job(NamedTuple):
     @property
     def checkpoint(self) -> Path:
         """Where the unfinished training is kept."""
-        return self.runs / f"{self.cell}.npz"
+        return self.runs / f"{self.cell}.f8"

@@ -1,6 +1,7 @@
 """One job of the weak-lensing table: train with a plateau schedule, keep the best, score, store."""
 
 import functools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,8 +30,9 @@ from benchmarks.experiments.weak_lensing.data import (
 )
 from benchmarks.experiments.weak_lensing.network import Cnn
 from benchmarks.experiments.weak_lensing.plan import Budget, Job
+from benchmarks.experiments.weak_lensing.score import weak_lensing_score
+from benchmarks.machinery.checkpoints import open_checkpoints
 from benchmarks.machinery.methods import METHODS, Method, with_fields
-from benchmarks.machinery.orbax_checkpoints import Checkpoints
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
@@ -38,8 +40,6 @@ from benchmarks.machinery.training import Batch, Lanes, Leaves, Recipe, update
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
 from fisher8_jax.metrics import coverage, nll, rmse
-from fisher8_jax.metrics._intervals import ONE_SIGMA
-from fisher8_jax.metrics._likelihood import weak_lensing_score
 
 _softplus_variance = functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
 
@@ -50,6 +50,7 @@ TABLE: dict[str, Method] = {
     "fisher8": with_fields(METHODS["fisher8"], link=Gaussian),
     "fisher8_radius": with_fields(METHODS["fisher8_radius"], link=Gaussian),
 }
+ONE_SIGMA = math.erf(1 / math.sqrt(2))
 # The published losses add the targets up, the training loop averages over them.
 SUM_OVER_TARGETS = float(len(TARGETS))
 # torch.optim.lr_scheduler.ReduceLROnPlateau's threshold, relative to the best score.
@@ -140,15 +141,14 @@ def fit(job: Job, recipe: Recipe, data: Prepared, report: Report) -> tuple[Progr
     sharding = batch_sharding(job.budget.batch)
     progress = jax.device_put(_start(job, recipe, data), replicated(sharding))
     progress = progress._replace(plateau=_start_plateau(job.budget), history=_history(job.budget))
-    with Checkpoints(job.scratch / job.cell) as checkpoints:
-        epoch = checkpoints.latest() or 0
+    with open_checkpoints(job.scratch / job.cell, job.spec) as checkpoints:
+        progress, epoch = checkpoints.restore(progress)
         if epoch:
-            progress = checkpoints.restore(epoch, progress)
             report(epoch)
         while epoch < job.budget.epochs and not has_ended(job.budget, progress.plateau):
             progress = train_epoch(job, recipe, data, progress, epoch)
             epoch += 1
-            checkpoints.save(epoch, progress)
+            checkpoints.save(progress, epoch)
             report(1)
     report(job.budget.epochs - epoch)
     checkpoints.remove()

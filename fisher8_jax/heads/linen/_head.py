@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 from fisher8_jax.heads._links import Link, check_link
 from fisher8_jax.heads._outputs import (
     correct_if,

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax.families._contract import Family
+from fisher8_jax.families import Family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 

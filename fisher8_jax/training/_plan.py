@@ -1,0 +1,71 @@
+"""How long, in what batches, and when to look: the plan of a training."""
+
+import dataclasses
+import numbers
+from typing import Any
+
+import numpy as np
+
+# Looks are closer together at first: small noisy data are learned within a tenth of the steps.
+_LOOKS_GROW_WITH_POWER = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Steps, batches and looks at held-out data.
+
+    Args:
+        steps: gradient steps; exactly so many are made unless training stops early.
+        batch_size: examples per step.
+        held_out: the part of the rows that is kept for the looks; 0 trains on all rows, without
+            looks, and returns the last parameters.
+        looks: how often the held-out NLL is computed; more often at the beginning.
+        patience: training stops when for this part of the steps no look was better; None never
+            stops early.
+        average: how many steps the average of the parameters looks back, which is what is judged
+            and returned; None judges the parameters themselves.
+
+    Example:
+        >>> from fisher8_jax.training import Plan
+        >>> Plan(steps=100, looks=5).look_steps
+        (4, 16, 36, 64, 100)
+    """
+
+    steps: int
+    batch_size: int = 64
+    held_out: float = 0.1
+    looks: int = 40
+    patience: float | None = 0.3
+    average: float | None = 100.0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "looks"):
+            _check_integer(name, getattr(self, name))
+        if not _is_number(self.held_out) or not 0 <= self.held_out < 1:
+            raise ValueError(f"`held_out` must be at least 0 and below 1, got {self.held_out!r}.")
+        if self.patience is not None and not (_is_number(self.patience) and self.patience > 0):
+            raise ValueError(f"`patience` must be positive or None, got {self.patience!r}.")
+        if self.average is not None and not (_is_number(self.average) and self.average >= 1):
+            raise ValueError(
+                f"`average` must be at least 1 step, or None for no average, got {self.average!r}."
+            )
+
+    @property
+    def look_steps(self) -> tuple[int, ...]:
+        """After how many steps each look is taken; the last is `steps`."""
+        share = (np.arange(1, self.looks + 1) / self.looks) ** _LOOKS_GROW_WITH_POWER
+        return tuple(np.unique(np.ceil(np.round(self.steps * share, 6)).astype(int)).tolist())
+
+    @property
+    def patience_steps(self) -> float:
+        """Steps without a better look after which a training stops."""
+        return float("inf") if self.patience is None else self.patience * self.steps
+
+
+def _check_integer(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
