@@ -13,6 +13,7 @@ from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from fisher8_jax import calibration as calibration
+from fisher8_jax import curvature as curvature
 from fisher8_jax import diagnostics as diagnostics
 from fisher8_jax import families as families
 from fisher8_jax import losses as losses
@@ -21,6 +22,7 @@ from fisher8_jax import transforms as transforms
 from fisher8_jax._fisher8 import fisher8 as fisher8
 from fisher8_jax._fisher8 import fisher8_nll as fisher8_nll
 from fisher8_jax._microbatches import microbatched_value_and_grad as microbatched_value_and_grad
+from fisher8_jax.curvature import network_curvature as network_curvature
 from fisher8_jax.diagnostics import batch_kl as batch_kl
 from fisher8_jax.diagnostics import batch_kl_bound as batch_kl_bound
 from fisher8_jax.diagnostics import doctor as doctor

@@ -16,7 +16,7 @@ differences have no meaning through it, and a constant factor on the loss has no
 
 import dataclasses
 import functools
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,21 @@ Tree = TypeVar("Tree")
 NaturalCotangent = dict[str, Scaled]
 
 
+class Curvature(Protocol):
+    """What the rule asks of the curvature of a network, see `network_curvature`."""
+
+    @property
+    def dist(self) -> Family:
+        """The predictions it was computed for."""
+
+    @property
+    def axis_name(self) -> AxisName | None:
+        """The mapped axis that the batch is split over."""
+
+    def solve(self, natural: Array) -> Array:
+        """The cotangent to back-propagate instead of the natural one, `batch_shape + (p,)`."""
+
+
 class Rule(NamedTuple):
     """How natural cotangents become what is back-propagated; hashable, fixed while tracing."""
 
@@ -60,6 +75,7 @@ def fisher8(
     where: Array | None = None,
     normalize: bool = True,
     gradients_averaged: bool = False,
+    curvature: Curvature | None = None,
 ) -> SomeFamily:
     """Returns `dist` unchanged; whatever loss follows is back-propagated by the Fisher8 rule.
 
@@ -78,6 +94,9 @@ def fisher8(
         normalize: False keeps the natural gradients as they are (the paper's per-point rule).
         gradients_averaged: True if the code around averages gradients over `axis_name` (`pmean`, or
             a mean of per-example gradients) instead of summing them.
+        curvature: from `network_curvature`. Then there are no norms: with the mean of the loss the
+            parameters' gradient is the natural gradient of the whole network, damped. Arguments
+            about norms and averages have no part in it.
 
     Returns:
         A distribution equal to `dist`.
@@ -95,8 +114,10 @@ def fisher8(
     Reference:
         Fisher8, UAI 2026, the batched update rule.
     """
+    if curvature is not None:
+        axis_name, normalize = _check_curvature(dist, curvature, axis_name), False
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
-    return _identity(rule, vary_over(axis_name, dist), where)
+    return _identity(rule, vary_over(axis_name, dist), where, curvature)
 
 
 def fisher8_nll(
@@ -109,6 +130,7 @@ def fisher8_nll(
     axis_name: AxisName | None = None,
     normalize: bool = True,
     gradients_averaged: bool = False,
+    curvature: Curvature | None = None,
 ) -> Array:
     """The NLL per element, back-propagated by the Fisher8 rule; exact for every finite input.
 
@@ -126,6 +148,8 @@ def fisher8_nll(
         axis_name: see `fisher8`.
         normalize: see `fisher8`.
         gradients_averaged: see `fisher8`.
+        curvature: see `fisher8`; it wants the same `where` and `weights`, and the mean over the
+            elements inside `where`.
 
     Returns:
         `weights * dist.nll(targets)`, one value per element; reduce it by `mean` or `sum`, which
@@ -139,45 +163,55 @@ def fisher8_nll(
         >>> jax.grad(loss)(jnp.zeros(2))
         Array([-0.6, -0.8], dtype=float32)
     """
+    if curvature is not None:
+        axis_name, normalize = _check_curvature(dist, curvature, axis_name), False
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
     targets = dist.check_targets(targets)
     if weights is not None:
         weights = check_mask("weights", weights, dist.batch_shape, boolean=False)
-    return _fused_nll(rule, vary_over(axis_name, dist), targets, where, weights)
+    return _fused_nll(rule, vary_over(axis_name, dist), targets, where, weights, curvature)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _identity(rule: Rule, dist: SomeFamily, where: Array | None) -> SomeFamily:
+def _identity(
+    rule: Rule, dist: SomeFamily, where: Array | None, curvature: Curvature | None
+) -> SomeFamily:
     return dist
 
 
-def _identity_forward(rule, dist, where):
-    return dist, (_what_natural_needs(dist), where)
+def _identity_forward(rule, dist, where, curvature):
+    return dist, (_what_natural_needs(dist), where, curvature)
 
 
 def _identity_backward(rule, residuals, cotangent):
-    dist, where = residuals
+    dist, where, curvature = residuals
     natural = natural_cotangent(dist, cotangent, where)
-    return apply_rule(rule, dist, natural), None
+    if curvature is not None:
+        return _solve_for(curvature, cotangent, natural), None, None
+    return apply_rule(rule, dist, natural), None, None
 
 
 _identity.defvjp(_identity_forward, _identity_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fused_nll(rule, dist, targets, where, weights):
+def _fused_nll(rule, dist, targets, where, weights, curvature):
     dist, targets = hide_outside(dist, targets, where)
     return weighted_values(dist.nll(targets), where, weights)
 
 
-def _fused_nll_forward(rule, dist, targets, where, weights):
-    return _fused_nll(rule, dist, targets, where, weights), (dist, targets, where, weights)
+def _fused_nll_forward(rule, dist, targets, where, weights, curvature):
+    values = _fused_nll(rule, dist, targets, where, weights, curvature)
+    return values, (dist, targets, where, weights, curvature)
 
 
 def _fused_nll_backward(rule, residuals, cotangent):
-    dist, targets, where, weights = residuals
+    dist, targets, where, weights, curvature = residuals
     natural = natural_nll_cotangent(dist, targets, cotangent, where, weights)
-    return apply_rule(rule, dist, natural), None, None, None
+    nothing = (None,) * 4
+    if curvature is not None:
+        return _solve_for(curvature, dist, natural), *nothing
+    return apply_rule(rule, dist, natural), *nothing
 
 
 _fused_nll.defvjp(_fused_nll_forward, _fused_nll_backward)
@@ -253,6 +287,34 @@ def apply_rule(
         result = {name: parts * x for name, x in result.items()}
     leaves = {name: x.astype(getattr(dist, name).dtype) for name, x in result.items()}
     return jax.tree.unflatten(jax.tree.structure(dist), [leaves[n] for n in array_fields(dist)])
+
+
+def _solve_for(curvature: Curvature, like: SomeFamily, natural: NaturalCotangent) -> SomeFamily:
+    """The cotangent that `curvature` makes of the natural one, in the shapes of `like`."""
+    plain = dataclasses.replace(  # type: ignore[type-var]
+        like, **{name: materialize(x) for name, x in natural.items()}
+    )
+    solved = plain.from_vector(curvature.solve(plain.to_vector()))
+    return jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), solved, like)
+
+
+def _check_curvature(
+    dist: Family, curvature: Curvature, axis_name: AxisName | None
+) -> AxisName | None:
+    """The mapped axis of `curvature`, which must belong to these predictions."""
+    shape, expected = check_family("`dist`", dist).batch_shape, curvature.dist.batch_shape
+    if shape != expected or type(dist) is not type(curvature.dist):
+        raise ValueError(
+            f"`curvature` belongs to predictions `{type(curvature.dist).__name__}` of shape "
+            f"{expected}, but `dist` is `{type(dist).__name__}` of shape {shape}. Compute it from "
+            "the same batch: `network_curvature(predict_one, params, inputs, ...)`."
+        )
+    if axis_name is not None and axis_name != curvature.axis_name:
+        raise ValueError(
+            f"`axis_name` is {axis_name!r}, but `curvature` was computed with "
+            f"{curvature.axis_name!r}. Give `axis_name` to `network_curvature` alone."
+        )
+    return curvature.axis_name
 
 
 def _what_natural_needs(dist: SomeFamily) -> SomeFamily:

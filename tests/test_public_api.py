@@ -13,6 +13,7 @@ REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 ROOMS = {
     "": ("fisher8", "fisher8_nll", "microbatched_value_and_grad"),  # the rest repeats a room
     "families": None,
+    "curvature": None,
     "transforms": None,
     "heads": None,
     "heads.nnx": ("DistributionHead",),  # the only class defined there

@@ -1,0 +1,131 @@
+"""The program of one example, its uses, and what a batch of examples makes of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from chex import ArrayTree
+from jax import Array
+from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+from fisher8_jax._fisher8 import check_family
+from fisher8_jax.curvature._walk import Alias, Use, Value, walk
+from fisher8_jax.families import Family
+
+PredictOne = Callable[[Any, Any], Family]
+PullBack = Callable[[Any], tuple[Any, ...]]
+
+
+class Network(NamedTuple):
+    """A traced network: everything about it that is known before any number is."""
+
+    program: ClosedJaxpr
+    uses: tuple[Use, ...]
+    names: tuple[str, ...]
+    shapes: tuple[jax.ShapeDtypeStruct, ...]
+    prediction: Any  # the distribution of one example, with shapes for arrays
+
+    def is_trainable(self, leaf: int) -> bool:
+        return bool(jnp.issubdtype(self.shapes[leaf].dtype, jnp.inexact))
+
+
+class Pass(NamedTuple):
+    """A forward pass of the batch, ready for backward passes to the uses.
+
+    Attributes:
+        outputs: the arrays of the predicted distribution.
+        operands: for every use the data and constants that meet the parameters, stacked over the
+            examples; None at the places of parametric operands.
+        pull_back: from cotangents of `outputs` to those of the results of every use.
+    """
+
+    outputs: list[Array]
+    operands: list[list[Array | None]]
+    pull_back: PullBack
+
+
+def trace(predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree) -> Network:
+    """Traces `predict_one` on one example and finds its uses; computes nothing."""
+    paths, structure = jax.tree.flatten_with_path(params)
+    shapes = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for _, x in paths]
+
+    def predict(leaves: list[Array], example: ArrayTree) -> Family:
+        dist = predict_one(jax.tree.unflatten(structure, leaves), example)
+        return check_family("the result of `predict_one`", dist)
+
+    example = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[1:], jnp.result_type(x)), inputs
+    )
+    program, prediction = jax.make_jaxpr(predict, return_shape=True)(shapes, example)
+    names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths]
+    network = Network(program, (), tuple(names), tuple(shapes), prediction)
+    uses: list[Use] = []
+
+    def record(equation: JaxprEqn | None, operands: list[Value], arrays: Any) -> None:
+        variables = operands if equation is None else equation.outvars
+        uses.append(Use(equation, tuple(operands), tuple(v.aval for v in variables)))
+
+    walk(program, _arguments(network, [None] * len(shapes), jax.tree.leaves(example)), record)
+    return network._replace(uses=tuple(uses))
+
+
+def run(network: Network, leaves: Sequence[Array], inputs: ArrayTree) -> Pass:
+    """One forward pass of the batch, differentiated with respect to the results of all uses."""
+    data = [jnp.asarray(x) for x in jax.tree.leaves(inputs)]
+    rows = data[0].shape[0]
+
+    def perturbed(example: list[Array], perturbations: list[list[Array]]) -> Any:
+        kept: list[list[Array | None]] = []
+
+        def perturb(equation: Any, operands: list[Value], arrays: list[Array] | None) -> Any:
+            assert arrays is not None
+            zeros = perturbations[len(kept)]
+            kept.append([None if o.is_parametric else o.array for o in operands])
+            return [x if z is None else x + z for x, z in zip(arrays, zeros, strict=True)]
+
+        results = walk(network.program, _arguments(network, leaves, example, example), perturb)
+        return [result.array for result in results], kept
+
+    zeros = [[_zeros(rows, aval) for aval in use.outputs] for use in network.uses]
+    forward = jax.vmap(perturbed)
+    outputs, pull_back, operands = jax.vjp(lambda z: forward(data, z), zeros, has_aux=True)
+    return Pass(outputs, operands, lambda cotangent: pull_back(cotangent)[0])
+
+
+def parametric_operands(
+    network: Network, uses: Sequence[int], leaves: Sequence[Array]
+) -> list[list[Array]]:
+    """The values of the parametric operands of some uses, computed from the parameters alone."""
+    found: list[list[Array]] = []
+
+    def collect(equation: Any, operands: list[Value], arrays: Any) -> None:
+        found.append([o.array for o in operands if o.is_parametric and o.array is not None])
+
+    avals = network.program.in_avals[len(leaves) :]
+    walk(network.program, _arguments(network, leaves, avals), collect)
+    return [found[use] for use in uses]
+
+
+def _arguments(
+    network: Network,
+    leaves: Sequence[Array | None],
+    avals: Sequence[Any],
+    example: Sequence[Array] | None = None,
+) -> list[Value]:
+    """The arguments of the program, some of them of unknown value."""
+
+    def parameter(index: int, array: Array | None) -> Value:
+        if not network.is_trainable(index):
+            return Value(network.shapes[index], array)
+        return Value(network.shapes[index], array, False, frozenset({index}), Alias(index))
+
+    arrays = example if example is not None else [None] * len(avals)
+    data = [Value(aval, array, is_data=True) for aval, array in zip(avals, arrays, strict=True)]
+    return [parameter(index, array) for index, array in enumerate(leaves)] + data
+
+
+def _zeros(rows: int, aval: Any) -> Array | None:
+    if not jnp.issubdtype(aval.dtype, jnp.inexact):
+        return None
+    return jnp.zeros((rows, *aval.shape), aval.dtype)
