@@ -47,8 +47,13 @@ def make_step(mesh: Mesh):
         )
         return optax.apply_updates(params, updates), state, value
 
-    shardings = {"in_shardings": (copied, copied, rows, rows), "out_shardings": copied}
-    return optimizer, jax.jit(step, **shardings, donate_argnums=(0, 1))
+    compiled = jax.jit(
+        step,
+        in_shardings=(copied, copied, rows, rows),
+        out_shardings=copied,
+        donate_argnums=(0, 1),
+    )
+    return optimizer, compiled
 
 
 def global_batch(mesh: Mesh, step: int):
@@ -59,7 +64,7 @@ def global_batch(mesh: Mesh, step: int):
     targets = np.sin(inputs[:, 0]) + 0.1 * noise
     sharding = NamedSharding(mesh, P("data"))
     return tuple(
-        jax.make_array_from_callback(array.shape, sharding, lambda part, array=array: array[part])
+        jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
         for array in (inputs, targets)
     )
 

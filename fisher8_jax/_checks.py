@@ -1,20 +1,28 @@
-"""Argument checks and the wording of every error a user can meet.
+"""One vocabulary of argument checks, with the wording of the errors they raise.
 
-Every message names the argument, what was expected, what came, and the likely fix. All checks look
-at shapes and dtypes only, so they run while tracing and cost nothing in a compiled step.
+A function called `check_...` raises, here and in every room; most return the argument in the form
+that the caller wants. Every message names the argument, what was expected, what came, and the
+likely fix. Checks look at shapes, dtypes and Python numbers only, so they run while tracing and
+cost nothing in a compiled step. Rooms word what only they know in a `_checks.py` of their own.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import numbers
+from collections.abc import Iterable, Mapping
+from typing import TypeGuard
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from fisher8_jax._numerics import AxisName
 
+Shape = tuple[int, ...]
+Axes = int | tuple[int, ...]
 
-def check_floating(name: str, array: Any) -> Array:
+
+def check_floating(name: str, array: ArrayLike) -> Array:
     """Returns `array` as a JAX array, or says that it must be floating point."""
     array = _as_array(name, array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -25,7 +33,20 @@ def check_floating(name: str, array: Any) -> Array:
     return array
 
 
-def check_same_shape(arrays: Mapping[str, Any]) -> tuple[int, ...]:
+def check_real(name: str, array: ArrayLike) -> Array:
+    """Returns `array` as a JAX array of integers or floats; booleans and complex are refused."""
+    array = _as_array(name, array)
+    kind = array.dtype
+    if not (jnp.issubdtype(kind, jnp.floating) or jnp.issubdtype(kind, jnp.integer)):
+        fix = f"{name}.real" if jnp.issubdtype(kind, jnp.complexfloating) else name
+        raise TypeError(
+            f"`{name}` must hold real numbers, got dtype {kind}. Convert it first if that is "
+            f"meant, for instance `{fix}.astype(jnp.float32)`."
+        )
+    return array
+
+
+def check_same_shape(arrays: Mapping[str, ArrayLike]) -> Shape:
     """Returns the one shape that all arrays share, or lists the shapes that differ."""
     shapes = {name: np.shape(array) for name, array in arrays.items()}
     first, *others = shapes.values()
@@ -38,9 +59,9 @@ def check_same_shape(arrays: Mapping[str, Any]) -> tuple[int, ...]:
     return first
 
 
-def check_targets(targets: Any, shape: tuple[int, ...], name: str = "targets") -> Array:
-    """Returns `targets` as an array of exactly the shape of the predictions."""
-    targets = _as_array(name, targets)
+def check_targets(targets: ArrayLike, shape: Shape, name: str = "targets") -> Array:
+    """Returns `targets` as an array of real numbers of exactly the shape of the predictions."""
+    targets = check_real(name, targets)
     if targets.shape == shape:
         return targets
     hint = "Nothing is broadcast here, because a silent (n, n) loss is a common bug."
@@ -53,51 +74,59 @@ def check_targets(targets: Any, shape: tuple[int, ...], name: str = "targets") -
     )
 
 
-def check_mask(name: str, mask: Any, shape: tuple[int, ...], *, boolean: bool = True) -> Array:
-    """Returns `mask` expanded to `shape`; every axis must match or have length 1."""
+def check_mask(name: str, mask: ArrayLike, shape: Shape) -> Array:
+    """Returns a boolean `mask` expanded to `shape`; every axis must match or have length 1."""
     mask = _as_array(name, mask)
-    if boolean and mask.dtype != jnp.bool_:
+    if mask.dtype != jnp.bool_:
         raise TypeError(
             f"`{name}` must be boolean, got dtype {mask.dtype}. Use for instance `{name} != 0`, "
             "or pass importance weights as `weights`."
         )
-    fits = mask.ndim == len(shape) and all(
-        m in (1, n) for m, n in zip(mask.shape, shape, strict=True)
-    )
-    if not fits:
-        expand = f"{name}[(...,) + (None,) * {len(shape) - mask.ndim}]"
-        hint = f" Add the missing axes: `{expand}`." if 0 < mask.ndim < len(shape) else ""
-        raise ValueError(
-            f"`{name}` must have the shape of the predictions, {shape}, with axes of length 1 "
-            f"where it does not vary, got {mask.shape}.{hint}"
-        )
-    return jnp.broadcast_to(mask, shape)
+    return _expand(name, mask, shape)
+
+
+def check_weights(name: str, weights: ArrayLike, shape: Shape) -> Array:
+    """Returns real `weights` expanded to `shape`; every axis must match or have length 1."""
+    return _expand(name, check_real(name, weights), shape)
 
 
 def check_axis(
-    axis: int | tuple[int, ...],
-    batch_shape: tuple[int, ...],
+    axis: Axes,
+    batch_shape: Shape,
     *,
     axis_name: AxisName | None,
     needs_batch: bool = True,
-) -> tuple[int, ...]:
-    """Returns `axis` as non-negative positions in `batch_shape`."""
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    ndim = len(batch_shape)
-    for a in axes:
-        if not -ndim <= a < ndim:
-            raise ValueError(
-                f"`axis` {axis} does not exist in predictions of shape {batch_shape}. Fisher8 "
-                "divides by a norm over the batch, so it needs one: apply it outside a "
-                "per-example function, or inside `jax.vmap(..., axis_name='batch')` with "
-                "`axis=(), axis_name='batch'`, or pass `normalize=False`."
-            )
-    if needs_batch and not axes and axis_name is None:
+) -> Shape:
+    """Returns the axes of a norm over the batch as non-negative positions in `batch_shape`."""
+    positions = check_positions(
+        axis,
+        batch_shape,
+        hint="Fisher8 divides by a norm over the batch, so it needs one: apply it outside a "
+        "per-example function, or inside `jax.vmap(..., axis_name='batch')` with "
+        "`axis=(), axis_name='batch'`, or pass `normalize=False`.",
+    )
+    if needs_batch and not positions and axis_name is None:
         raise ValueError(
             "`axis=()` leaves nothing to normalise over. Pass the batch axis (`axis=0`), the "
             "`axis_name` of an enclosing vmap, or `normalize=False`."
         )
-    positions = tuple(a % ndim for a in axes)
+    return positions
+
+
+def check_positions(axis: Axes, batch_shape: Shape, *, hint: str) -> Shape:
+    """Returns `axis` as non-negative positions in `batch_shape`; `hint` says what to pass."""
+    axes = axis if isinstance(axis, tuple | list) else (axis,)
+    if not all(_is_integer(a) for a in axes):
+        raise TypeError(
+            f"`axis` must be an integer or a tuple of integers, got {axis!r}. All axes of these "
+            f"predictions are `axis={tuple(range(len(batch_shape)))}`."
+        )
+    ndim = len(batch_shape)
+    if any(not -ndim <= a < ndim for a in axes):
+        raise ValueError(
+            f"`axis` {axis} does not exist in predictions of shape {batch_shape}. {hint}"
+        )
+    positions = tuple(int(a) % ndim for a in axes)
     if len(set(positions)) != len(positions):
         raise ValueError(f"`axis` {axis} names the same axis twice.")
     return positions
@@ -117,16 +146,124 @@ def check_axis_name_is_bound(axis_name: AxisName) -> None:
             ) from error
 
 
-def check_positive(name: str, value: Any) -> None:
-    """Rejects a concrete number that is not positive; tracers pass."""
-    if isinstance(value, int | float | np.number) and not value > 0:
-        raise ValueError(f"`{name}` must be positive, got {value}.")
+def check_count(name: str, value: object, *, at_least: int = 1) -> int:
+    """Returns an integer that is known while tracing; NumPy's integers are, booleans are not."""
+    if not _is_integer(value) or int(value) < at_least:
+        expected = {0: "an integer of at least 0", 1: "a positive integer"}
+        wanted = expected.get(at_least, f"an integer of at least {at_least}")
+        raise ValueError(f"`{name}` must be {wanted}, got {_describe(value)}.")
+    return int(value)
 
 
-def _as_array(name: str, array: Any) -> Array:
+def check_number(
+    name: str,
+    value: object,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> None:
+    """Rejects what is no real number, and a known number outside the bounds.
+
+    The values of arrays and tracers are not looked at, only their dtype.
+    """
+    if isinstance(value, jax.Array | np.ndarray):
+        check_real(name, value)
+        return
+    if isinstance(value, np.generic):
+        value = check_real(name, np.asarray(value)).item()
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"`{name}` must be a number, got {_describe(value)}.")
+    number = float(value)
+    inside = (
+        (above is None or number > above)
+        and (at_least is None or number >= at_least)
+        and (below is None or number < below)
+        and (at_most is None or number <= at_most)
+    )
+    if not inside:
+        wanted = _in_words(above=above, at_least=at_least, below=below, at_most=at_most)
+        raise ValueError(f"`{name}` must {wanted}, got {value}.")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Rejects what is no number, and a known number that is not positive."""
+    check_number(name, value, above=0)
+
+
+def check_choice(name: str, value: object, known: Iterable[str]) -> None:
+    """Rejects a name that is not among the known ones, and lists those."""
+    names = tuple(known)
+    if value not in names:
+        raise ValueError(f"`{name}` must be one of {', '.join(names)}; got {value!r}.")
+
+
+def check_levels(levels: object, name: str = "levels") -> tuple[float, ...]:
+    """Returns `levels` as a tuple of numbers strictly between 0 and 1."""
+    if isinstance(levels, numbers.Real):
+        raise TypeError(f"`{name}` must be a sequence, got {levels!r}. Pass `({levels!r},)`.")
+    if isinstance(levels, str) or not isinstance(levels, Iterable):
+        raise TypeError(f"`{name}` must be a sequence of numbers, got {levels!r}.")
+    found = tuple(levels)
+    if not found:
+        raise ValueError(f"`{name}` must hold at least one level, got none.")
+    for level in found:
+        check_level(name, level)
+    return tuple(float(level) for level in found)
+
+
+def check_level(name: str, level: object) -> None:
+    """Rejects a probability that does not lie strictly between 0 and 1."""
+    try:
+        check_number(name, level, above=0, below=1)
+    except ValueError as error:
+        raise ValueError(f"{error} A level of 95 % is written 0.95.") from None
+
+
+def _in_words(
+    *, above: float | None, at_least: float | None, below: float | None, at_most: float | None
+) -> str:
+    if (above, at_least, below, at_most) == (0, None, None, None):
+        return "be positive"
+    if (above, at_least, below, at_most) == (None, 0, None, None):
+        return "not be negative"
+    if above is not None and below is not None:
+        return f"lie strictly between {above:g} and {below:g}"
+    if at_least is not None and at_most is not None:
+        return f"lie between {at_least:g} and {at_most:g}"
+    words = {"above": above, "at least": at_least, "below": below, "at most": at_most}
+    return "be " + " and ".join(f"{word} {x:g}" for word, x in words.items() if x is not None)
+
+
+def _expand(name: str, array: Array, shape: Shape) -> Array:
+    fits = array.ndim == len(shape) and all(
+        m in (1, n) for m, n in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        expand = f"{name}[(...,) + (None,) * {len(shape) - array.ndim}]"
+        hint = f" Add the missing axes: `{expand}`." if 0 < array.ndim < len(shape) else ""
+        raise ValueError(
+            f"`{name}` must have the shape of the predictions, {shape}, with axes of length 1 "
+            f"where it does not vary, got {array.shape}.{hint}"
+        )
+    return jnp.broadcast_to(array, shape)
+
+
+def _as_array(name: str, array: ArrayLike) -> Array:
     if isinstance(array, Array):
         return array
     try:
         return jnp.asarray(array)
     except (TypeError, ValueError) as error:
         raise TypeError(f"`{name}` must be an array, got {type(array).__name__}.") from error
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _describe(value: object) -> str:
+    """The value where it is short to say, else its type."""
+    is_short = value is None or isinstance(value, bool | numbers.Number | str)
+    return repr(value) if is_short else type(value).__name__

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_axis, check_axis_name_is_bound, check_mask
+from fisher8_jax._checks import check_axis, check_axis_name_is_bound, check_mask, check_weights
 from fisher8_jax._masking import expand_like, hide_outside, zero_outside
 from fisher8_jax._numerics import (
     AxisName,
@@ -168,7 +168,7 @@ def fisher8_nll(
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
     targets = dist.check_targets(targets)
     if weights is not None:
-        weights = check_mask("weights", weights, dist.batch_shape, boolean=False)
+        weights = check_weights("weights", weights, dist.batch_shape)
     return _fused_nll(rule, vary_over(axis_name, dist), targets, where, weights, curvature)
 
 

@@ -17,7 +17,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_axis, check_axis_name_is_bound, check_mask
+from fisher8_jax._checks import (
+    check_axis,
+    check_axis_name_is_bound,
+    check_count,
+    check_mask,
+    check_weights,
+)
 from fisher8_jax._fisher8 import (
     NaturalCotangent,
     Rule,
@@ -101,8 +107,7 @@ def microbatched_value_and_grad(
         >>> round(float(gradient["slope"]), 4)  # -||x|| = -sqrt(30)
         -5.4772
     """
-    if not isinstance(microbatch_size, int) or microbatch_size < 1:
-        raise ValueError(f"`microbatch_size` must be a positive integer, got {microbatch_size!r}.")
+    microbatch_size = check_count("microbatch_size", microbatch_size)
 
     def value_and_grad(
         params: Params,
@@ -239,7 +244,7 @@ def _fill(
     """The whole batch, its mask and weights expanded to `shape`."""
     mask = jnp.ones(shape, bool) if where is None else check_mask("where", where, shape)
     if weights is not None:
-        weights = check_mask("weights", weights, shape, boolean=False)
+        weights = check_weights("weights", weights, shape)
     return _Batch(inputs, jnp.asarray(targets), mask, weights)
 
 

@@ -205,7 +205,7 @@ def sharded_communication(rng: np.random.Generator) -> dict[str, int]:
             return jax.grad(functools.partial(loss_of, method, local))(params, targets)
 
         text = jax.jit(gradient).lower(problem.params, inputs, targets).compile().as_text()
-        return reduced_elements(text)
+        return reduced_elements(text or "")
 
     return {"devices": DEVICES, **{method: reduced(method) for method in LOSSES}}
 

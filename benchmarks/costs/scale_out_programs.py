@@ -71,7 +71,7 @@ def collectives_of(name: str, hidden: tuple[int, ...], features: int = 16) -> li
     inputs = jax.ShapeDtypeStruct((rows, features), jnp.float32)
     targets = jax.ShapeDtypeStruct((rows,), jnp.float32)
     compiled = step.lower(params, optimizer.init(params), inputs, targets).compile()
-    return read_collectives(compiled.as_text())
+    return read_collectives(compiled.as_text() or "")
 
 
 def _optimizer(name: str) -> optax.GradientTransformationExtraArgs:

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import jax
 from jax.experimental import multihost_utils
 
+from fisher8_jax._checks import check_count
 from fisher8_jax._extras import needs_extra
 from fisher8_jax._files import lock, write_whole
 from fisher8_jax.artifacts._checksums import (
@@ -66,10 +67,8 @@ class TrainingCheckpoints:
     ):
         with needs_extra("checkpoints", package="orbax", needed_by="TrainingCheckpoints"):
             import orbax.checkpoint as ocp
-        for name, value in (("every", every), ("keep", keep)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
-        self._orbax, self._every = ocp, every
+        self._orbax, self._every = ocp, check_count("every", every)
+        keep = check_count("keep", keep)
         self._folder = Path(folder).absolute()
         self._config = check_json(config)
         self._check_run()

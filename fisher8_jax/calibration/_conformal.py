@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax._checks import check_levels
 from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
-from fisher8_jax.metrics._checks import Axis, check_levels
+from fisher8_jax.metrics._checks import Axis
 from fisher8_jax.metrics._intervals import INTERVAL_LEVELS, Interval
 from fisher8_jax.metrics._predictive import Predictive, is_finite, log_variance, widen
 from fisher8_jax.metrics._reduction import Points, count, prepare

@@ -13,10 +13,11 @@ from typing import Self
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._checks import check_count
 from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
 from fisher8_jax.calibration._recalibrated import Recalibrated, recalibrate
-from fisher8_jax.metrics._checks import Axis, check_count, check_predictive
+from fisher8_jax.metrics._checks import Axis, check_predictive
 from fisher8_jax.metrics._predictive import Predictive, widen
 from fisher8_jax.metrics._reduction import Points, count, prepare
 

@@ -36,15 +36,3 @@ def check_same_length(dist: Family, inputs: Array) -> None:
             f"`dist` must hold one prediction per input: its batch shape is {dist.batch_shape}, "
             f"but there are {inputs.shape[0]} inputs. Predict at the same points, in order."
         )
-
-
-def check_fraction(name: str, value: float) -> None:
-    """Rejects a share outside (0, 1]."""
-    if not 0 < value <= 1:
-        raise ValueError(f"`{name}` must be a share in (0, 1], got {value}.")
-
-
-def check_at_least_one(name: str, value: int) -> None:
-    """Rejects a count below 1, or one that is not an integer."""
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")

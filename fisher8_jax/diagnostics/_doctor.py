@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import ndtr, ndtri
 
-from fisher8_jax._checks import check_mask, check_targets
-from fisher8_jax.diagnostics._checks import check_fraction, check_has_batch
+from fisher8_jax._checks import check_mask, check_number, check_targets
+from fisher8_jax.diagnostics._checks import check_has_batch
 from fisher8_jax.diagnostics._findings import Diagnosis, Finding, sorted_by_severity
 from fisher8_jax.diagnostics._prediction_rules import PREDICTION_RULES, Predictions
 from fisher8_jax.diagnostics._record import TrainingRecord
@@ -65,7 +65,7 @@ def doctor(
         ('variance_inflated',)
     """
     check_has_batch(dist.batch_shape)
-    check_fraction("significance", significance)
+    check_number("significance", significance, above=0, at_most=1)
     shape = dist.batch_shape + dist.event_shape
     targets = check_targets(targets, shape)
     if unit_variance_mean is not None:

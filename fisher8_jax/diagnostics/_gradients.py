@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_mask
+from fisher8_jax._checks import check_mask, check_number
 from fisher8_jax._fisher8 import check_family
 from fisher8_jax._numerics import Scaled, at_least_float32, l2_norm
 from fisher8_jax._trees import array_fields
-from fisher8_jax.diagnostics._checks import check_fraction, check_has_batch
+from fisher8_jax.diagnostics._checks import check_has_batch
 from fisher8_jax.families import Family
 from fisher8_jax.metrics._predictive import log_variance as log_variance_of
 
@@ -62,7 +62,7 @@ def top_gradient_share(
     Reference:
         Seitzer et al., ICLR 2022, on the points that training neglects.
     """
-    check_fraction("share", share)
+    check_number("share", share, above=0, at_most=1)
     _check(dist)
     return _top_shares(dist, dist.check_targets(targets), where, share=share, natural=natural)
 

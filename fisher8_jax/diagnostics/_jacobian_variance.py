@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_positive
+from fisher8_jax._checks import check_count, check_positive
 from fisher8_jax._numerics import at_least_float32
 from fisher8_jax.diagnostics._balls import Blocks, Moments, cut_into_blocks, variance_in_balls
-from fisher8_jax.diagnostics._checks import check_at_least_one, check_inputs
+from fisher8_jax.diagnostics._checks import check_inputs
 
 
 def local_jacobian_variance(
@@ -52,8 +52,8 @@ def local_jacobian_variance(
     """
     inputs = check_inputs(inputs)
     check_positive("radius", radius)
-    check_at_least_one("block_size", block_size)
-    check_at_least_one("max_entries", max_entries)
+    check_count("block_size", block_size)
+    check_count("max_entries", max_entries)
     if reduction not in ("sum", "mean"):
         raise ValueError(f'`reduction` must be "sum" or "mean", got {reduction!r}.')
     width = _feature_width(feature_map, inputs)

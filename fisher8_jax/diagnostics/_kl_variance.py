@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_positive
+from fisher8_jax._checks import check_count, check_positive
 from fisher8_jax._fisher8 import check_family
 from fisher8_jax._numerics import at_least_float32
 from fisher8_jax.diagnostics._balls import Moments, cut_into_blocks, variance_in_balls
 from fisher8_jax.diagnostics._checks import (
-    check_at_least_one,
     check_inputs,
     check_same_length,
 )
@@ -51,7 +50,7 @@ def local_kl_variance(
     inputs = check_inputs(inputs)
     check_same_length(dist, inputs)
     check_positive("radius", radius)
-    check_at_least_one("block_size", block_size)
+    check_count("block_size", block_size)
     return _kl_variance(dist, inputs, radius, block_size)
 
 

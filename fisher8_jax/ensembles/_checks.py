@@ -28,13 +28,6 @@ def check_members(members: Any) -> int:
     return size
 
 
-def check_count(name: str, value: Any) -> int:
-    """Rejects a number of members that is not a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
-    return int(value)
-
-
 def check_probability(probability: Any) -> None:
     """Rejects concrete levels outside [0, 1]; tracers pass."""
     if isinstance(probability, jax.core.Tracer):

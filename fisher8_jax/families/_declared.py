@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import cho_solve
 
-from fisher8_jax._checks import check_positive
+from fisher8_jax._checks import check_count, check_positive
 from fisher8_jax._trees import array_fields
 from fisher8_jax.families._contract import (
     ScalarFamily,
@@ -84,7 +84,7 @@ def declare_family(
             "`quadrature=lambda location, log_scale: real_line(location, jnp.exp(log_scale))`."
         )
     check_positive("damping", damping)
-    check_positive("num_samples", num_samples)
+    num_samples = check_count("num_samples", num_samples)
     functions = {"_log_density": log_density, "_quadrature": quadrature, "_sampler": sampler}
     body: dict[str, Any] = {
         key: None if value is None else staticmethod(value) for key, value in functions.items()

@@ -5,12 +5,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._checks import check_number
 from fisher8_jax._numerics import HALF_LOG_2PI, multiply_by_exp
 from fisher8_jax.families import Family, Gaussian
 from fisher8_jax.losses._checks import (
     check_hyperparameter,
     check_scalar_targets,
-    check_unit_interval,
 )
 from fisher8_jax.losses._elements import per_element
 
@@ -52,7 +52,7 @@ def beta_nll(
         Seitzer et al., On the pitfalls of heteroscedastic uncertainty estimation with probabilistic
         neural networks, ICLR 2022, the definition of the beta-NLL.
     """
-    check_unit_interval("beta", beta)
+    check_number("beta", beta, at_least=0, at_most=1)
 
     def loss(dist: Family, targets: Array) -> Array:
         if isinstance(dist, Gaussian):

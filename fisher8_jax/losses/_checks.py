@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from fisher8_jax._checks import check_floating, check_mask
+from fisher8_jax._checks import check_floating, check_weights
 from fisher8_jax._fisher8 import check_family
 from fisher8_jax.families import Family, Gaussian
 
@@ -22,33 +21,10 @@ def check_gaussian(name: str, dist: Any, method: str) -> None:
         )
 
 
-def check_unit_interval(name: str, value: Any, *, open_ends: bool = False) -> None:
-    """Rejects a concrete number outside [0, 1], or (0, 1); tracers pass."""
-    if not isinstance(value, int | float | np.number):
-        return
-    inside = 0 < value < 1 if open_ends else 0 <= value <= 1
-    if not inside:
-        interval = "strictly between 0 and 1" if open_ends else "between 0 and 1"
-        raise ValueError(f"`{name}` must lie {interval}, got {value}.")
-
-
-def check_not_negative(name: str, value: Any) -> None:
-    """Rejects a concrete number below 0; tracers pass."""
-    if isinstance(value, int | float | np.number) and not value >= 0:
-        raise ValueError(f"`{name}` must not be negative, got {value}.")
-
-
 def check_hyperparameter(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
     """Returns a scalar as it is and an array expanded to `shape`, both in `dtype`."""
     array = check_floating(name, jnp.asarray(value, dtype))
-    return array if array.ndim == 0 else check_mask(name, array, shape, boolean=False)
-
-
-def check_name(name: Any, known: Iterable[str]) -> None:
-    """Rejects the name of an unknown loss and lists the known ones."""
-    names = tuple(known)
-    if name not in names:
-        raise ValueError(f"`name` must be one of {', '.join(names)}; got {name!r}.")
+    return array if array.ndim == 0 else check_weights(name, array, shape)
 
 
 def check_reference(reference: Any, dist: Gaussian) -> None:

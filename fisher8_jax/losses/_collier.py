@@ -10,9 +10,10 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from fisher8_jax._checks import check_count, check_number
 from fisher8_jax._numerics import HALF_LOG_2PI, at_least_float32
 from fisher8_jax.families import Gaussian
-from fisher8_jax.losses._checks import check_gaussian, check_not_negative
+from fisher8_jax.losses._checks import check_gaussian
 from fisher8_jax.losses._elements import per_element
 
 # Draws alive at once, per element of the batch; 1000 draws then need the memory of 48.
@@ -69,7 +70,7 @@ def collier(
         CVPR 2021, with a Gaussian of width `temperature` in the place of the softmax.
     """
     check_gaussian("dist", dist, "collier")
-    check_not_negative("temperature", temperature)
+    check_number("temperature", temperature, at_least=0)
     if _is_zero(temperature):
         return per_element(lambda dist, targets: dist.nll(targets), dist, targets, where, weights)
     if key is None:
@@ -77,8 +78,7 @@ def collier(
             "`key` must be given when `temperature` is not 0, because the loss is then an average "
             "over random draws. Pass for instance `key=jax.random.key(0)`, a new one each step."
         )
-    if num_samples < 1:
-        raise ValueError(f"`num_samples` must be at least 1, got {num_samples}.")
+    num_samples = check_count("num_samples", num_samples)
 
     def loss(dist: Gaussian, targets: Array) -> Array:
         return _monte_carlo_nll(dist, targets, temperature, key, num_samples=num_samples)
@@ -97,7 +97,7 @@ def collier_predictive(dist: Gaussian, *, temperature: Any) -> Gaussian:
         Array([5.], dtype=float32)
     """
     check_gaussian("dist", dist, "collier_predictive")
-    check_not_negative("temperature", temperature)
+    check_number("temperature", temperature, at_least=0)
     if _is_zero(temperature):
         return dist
     log_noise = 2 * jnp.log(jnp.asarray(temperature, dist.log_variance.dtype))

@@ -12,7 +12,7 @@ from typing import TypeVar
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_mask
+from fisher8_jax._checks import check_mask, check_weights
 from fisher8_jax._fisher8 import check_family, weighted_values
 from fisher8_jax._masking import hide_outside
 from fisher8_jax.families import Family
@@ -31,7 +31,7 @@ def per_element(
     check_family("`dist`", dist)
     targets = dist.check_targets(targets)
     if weights is not None:
-        weights = check_mask("weights", weights, dist.batch_shape, boolean=False)
+        weights = check_weights("weights", weights, dist.batch_shape)
     if where is None:
         return weighted_values(loss(dist, targets), None, weights)
     where = check_mask("where", where, dist.batch_shape)

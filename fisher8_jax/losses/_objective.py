@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._checks import check_choice
 from fisher8_jax._fisher8 import fisher8_nll
 from fisher8_jax.losses._beta_nll import beta_nll
-from fisher8_jax.losses._checks import check_hyperparameter_names, check_name
+from fisher8_jax.losses._checks import check_hyperparameter_names
 from fisher8_jax.losses._collier import collier
 from fisher8_jax.losses._faithful import faithful
 from fisher8_jax.losses._gaussian_nll import gaussian_nll
@@ -110,7 +111,7 @@ def make_objective(name: str, **hyperparameters: Any) -> Objective:
         [0.5 2. ]
         [0.01 0.05]
     """
-    check_name(name, LOSSES)
+    check_choice("name", name, LOSSES)
     return _BUILDERS.get(name, _plain)(name, hyperparameters)
 
 

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax._checks import check_number
 from fisher8_jax.families import Family
-from fisher8_jax.losses._checks import check_unit_interval
 from fisher8_jax.losses._elements import per_element
 
 GAMMA_GRID: tuple[float, ...] = (
@@ -69,7 +69,7 @@ def wong_toi(
     Reference:
         Wong-Toi et al., Understanding pathologies of deep heteroskedastic regression, UAI 2024.
     """
-    check_unit_interval("rho", rho, open_ends=True)
+    check_number("rho", rho, above=0, below=1)
 
     def loss(dist: Family, targets: Array) -> Array:
         values = dist.nll(targets, constant=False)
@@ -107,8 +107,8 @@ def wong_toi_penalty(
         >>> wong_toi_penalty(mean_params, {}, rho=0.5, gamma=0.5)
         Array(1.5, dtype=float32)
     """
-    check_unit_interval("rho", rho, open_ends=True)
-    check_unit_interval("gamma", gamma, open_ends=True)
+    check_number("rho", rho, above=0, below=1)
+    check_number("gamma", gamma, above=0, below=1)
 
     def sum_of_squares(params: Any) -> Any:
         return sum(jnp.sum(jnp.square(w)) for w in jax.tree.leaves(params) if is_weight(w))
@@ -124,5 +124,5 @@ def rho_on_search_line(gamma: Any) -> Any:
         >>> rho_on_search_line(0.25)
         0.75
     """
-    check_unit_interval("gamma", gamma, open_ends=True)
+    check_number("gamma", gamma, above=0, below=1)
     return 1 - gamma

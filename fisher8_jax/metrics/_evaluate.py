@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._checks import check_count, check_level, check_levels
 from fisher8_jax.metrics._bootstrap import Bootstrap, bootstrap_bounds
 from fisher8_jax.metrics._calibration_error import (
     PIT_BINS,
@@ -15,7 +16,7 @@ from fisher8_jax.metrics._calibration_error import (
     pit_statistic,
     quantile_statistic,
 )
-from fisher8_jax.metrics._checks import Axis, check_count, check_levels
+from fisher8_jax.metrics._checks import Axis
 from fisher8_jax.metrics._crps import crps_statistic
 from fisher8_jax.metrics._evaluation import Evaluation
 from fisher8_jax.metrics._intervals import (
@@ -86,7 +87,7 @@ def evaluate(
     levels = check_levels(levels)
     if bootstrap is not None:
         check_count("bootstrap.resamples", bootstrap.resamples)
-        check_levels((bootstrap.confidence,), "bootstrap.confidence")
+        check_level("bootstrap.confidence", bootstrap.confidence)
     fields = (points.dist, points.targets, points.mask)
     return _evaluate(*fields, bootstrap, axes=points.axes, levels=levels, constant=bool(constant))
 

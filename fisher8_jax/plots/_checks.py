@@ -42,9 +42,3 @@ def check_inputs_1d(inputs: Any, number: int, name: str = "inputs") -> np.ndarra
             "With several inputs, select the one to draw against."
         )
     return values
-
-
-def check_level(name: str, level: float) -> None:
-    """Rejects a probability outside (0, 1)."""
-    if not 0 < level < 1:
-        raise ValueError(f"`{name}` must lie between 0 and 1, got {level}.")

@@ -8,8 +8,9 @@ import numpy as np
 from jax import Array
 from matplotlib.axes import Axes
 
+from fisher8_jax._checks import check_levels
 from fisher8_jax.metrics._predictive import Predictive
-from fisher8_jax.plots._checks import check_inputs_1d, check_level, check_one_target, drawn_targets
+from fisher8_jax.plots._checks import check_inputs_1d, check_one_target, drawn_targets
 from fisher8_jax.plots._style import BLACK, BLUE, VERMILLION, current_axes, finish, merged, percent
 
 
@@ -52,8 +53,7 @@ def plot_fit(
     x = check_inputs_1d(inputs, number)
     ax = current_axes(ax)
     order = np.argsort(x, kind="stable")
-    for level in sorted(levels, reverse=True):
-        check_level("levels", level)
+    for level in sorted(check_levels(levels), reverse=True):
         low, high = (_quantile(dist, 0.5 * (1 + sign * level)) for sign in (-1, 1))
         alpha = 0.15 + 0.25 * (1 - level)
         edges: dict[str, Any] = {"color": BLUE, "linewidth": 0.6}

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from matplotlib.axes import Axes
 
+from fisher8_jax._checks import check_count
 from fisher8_jax.metrics import pit
 from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.plots._checks import drawn_targets
@@ -102,8 +103,7 @@ def plot_pit(
         >>> [round(float(bar.get_height()), 3) for bar in ax.containers[0]]
         [0.333, 0.333, 0.333]
     """
-    if bins < 1:
-        raise ValueError(f"`bins` must be at least 1, got {bins}.")
+    bins = check_count("bins", bins)
     ranks, number = _finite_ranks(dist, targets, where)
     ax = current_axes(ax)
     counts, edges = np.histogram(ranks, bins=bins, range=(0, 1))

@@ -8,8 +8,9 @@ from jax import Array
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from fisher8_jax._checks import check_count, check_level
 from fisher8_jax.metrics._predictive import Predictive
-from fisher8_jax.plots._checks import check_level, drawn_targets
+from fisher8_jax.plots._checks import drawn_targets
 from fisher8_jax.plots._style import (
     BLACK,
     BLUE,
@@ -113,8 +114,7 @@ def plot_residuals(
         ('log', 'log')
     """
     y, drawn = drawn_targets(dist, targets, where)
-    if groups < 1:
-        raise ValueError(f"`groups` must be at least 1, got {groups}.")
+    groups = check_count("groups", groups)
     std = np.sqrt(np.asarray(dist.variance, np.float64))
     size = np.abs(y - np.asarray(dist.mean, np.float64))
     keep = drawn & np.isfinite(std) & np.isfinite(size) & (std > 0)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fisher8_jax._checks import check_count, check_number
+
 # Looks are closer together at first: small noisy data are learned within a tenth of the steps.
 _LOOKS_GROW_WITH_POWER = 2.0
 
@@ -40,9 +42,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "looks"):
-            _check_integer(name, getattr(self, name))
-        if not _is_number(self.held_out) or not 0 <= self.held_out < 1:
-            raise ValueError(f"`held_out` must be at least 0 and below 1, got {self.held_out!r}.")
+            check_count(name, getattr(self, name))
+        check_number("held_out", self.held_out, at_least=0, below=1)
         if self.patience is not None and not (_is_number(self.patience) and self.patience > 0):
             raise ValueError(f"`patience` must be positive or None, got {self.patience!r}.")
         if self.average is not None and not (_is_number(self.average) and self.average >= 1):
@@ -60,11 +61,6 @@ class Plan:
     def patience_steps(self) -> float:
         """Steps without a better look after which a training stops."""
         return float("inf") if self.patience is None else self.patience * self.steps
-
-
-def _check_integer(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
 
 
 def _is_number(value: Any) -> bool:

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from fisher8_jax._checks import check_number
 from fisher8_jax._numerics import at_least_float32
-from fisher8_jax.transforms._checks import check_horizon
 
 
 class AverageState(NamedTuple):
@@ -64,7 +64,7 @@ def track_average(horizon: float) -> optax.GradientTransformationExtraArgs:
     Reference:
         Polyak and Juditsky 1992, with exponential weights.
     """
-    check_horizon(horizon)
+    check_number("horizon", horizon, at_least=1)
 
     def init(params: Any) -> AverageState:
         # A copy, so that parameters and state may both be donated to a compiled step.

@@ -35,24 +35,6 @@ def check_precision(params: Any) -> None:
         )
 
 
-def check_steps(name: str, value: Any) -> None:
-    """Rejects a number of steps that is not a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
-
-
-def check_decay(name: str, value: Any) -> None:
-    """Rejects a concrete decay of a running mean or sum outside [0, 1)."""
-    if isinstance(value, int | float) and not 0 <= value < 1:
-        raise ValueError(f"`{name}` must be at least 0 and below 1, got {value}.")
-
-
-def check_horizon(horizon: Any) -> None:
-    """Rejects a concrete horizon below one update."""
-    if isinstance(horizon, int | float) and not horizon >= 1:
-        raise ValueError(f"`horizon` must be at least 1 update, got {horizon}.")
-
-
 def check_update_arguments(
     updates: Any, params: Any, predict: Any, linearized: Any, *, needs_predict: bool
 ) -> None:

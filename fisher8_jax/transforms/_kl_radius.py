@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from fisher8_jax._checks import check_positive
+from fisher8_jax._checks import check_count, check_positive
 from fisher8_jax._numerics import AxisName, at_least_float32
 from fisher8_jax.families import Family
 from fisher8_jax.transforms._checks import (
@@ -138,7 +138,7 @@ def scale_by_kl_radius(
     check_mode(mode)
     check_measure(measure)
     by_difference = measure == "difference"
-    check_positive("max_backtracks", max_backtracks)
+    check_count("max_backtracks", max_backtracks)
 
     def init(params: Any) -> KLRadiusState:
         del params

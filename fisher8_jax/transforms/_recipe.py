@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fisher8_jax._checks import check_positive
+from fisher8_jax._checks import check_count, check_number, check_positive
 from fisher8_jax._numerics import AxisName
-from fisher8_jax.transforms._checks import check_decay, check_steps
 from fisher8_jax.transforms._kl_radius import scale_by_kl_radius
 
 # Chosen on four UCI sets, at 100 steps and at 100 epochs: a short budget wants long steps, a long
@@ -81,10 +80,10 @@ def fisher8_optimizer(
         >>> print(f"mean {params[0]:.1f}, variance {jnp.exp(params[1]):.1f}")
         mean 2.0, variance 0.7
     """
-    check_steps("num_steps", num_steps)
-    check_decay("momentum", momentum)
+    num_steps = check_count("num_steps", num_steps)
+    check_number("momentum", momentum, at_least=0, below=1)
     if second_moment is not None:
-        check_decay("second_moment", second_moment)
+        check_number("second_moment", second_moment, at_least=0, below=1)
     max_kl = default_max_kl(num_steps) if max_kl is None else max_kl
     check_positive("max_kl", max_kl)
     # The step is the root of the radius, so a linear decay of the step is a squared one here.

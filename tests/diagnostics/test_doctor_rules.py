@@ -237,7 +237,7 @@ def test_errors_name_the_argument_and_the_fix():
         TrainingRecord(log_variance_bounds=(1.0,))
     with pytest.raises(ValueError, match=r"`target_std` must be finite and not negative, got -1"):
         TrainingRecord(target_std=-1.0)
-    with pytest.raises(ValueError, match=r"`significance` must be a share in \(0, 1\], got 2"):
+    with pytest.raises(ValueError, match=r"`significance` must be above 0 and at most 1, got 2"):
         doctor(dist, np.zeros(5), significance=2)
     with pytest.raises(ValueError, match=r"`dist` must hold a batch"):
         doctor(gaussian(0.0, 0.0), 0.0)

@@ -120,7 +120,7 @@ def test_errors_name_the_argument_and_the_fix():
     dist = Gaussian(jnp.zeros(3), jnp.zeros(3))
     with pytest.raises(ValueError, match="`lower` and `upper` are both missing"):
         saturated_share(dist)
-    with pytest.raises(ValueError, match=r"`share` must be a share in \(0, 1\], got 1.5"):
+    with pytest.raises(ValueError, match=r"`share` must be above 0 and at most 1, got 1.5"):
         top_gradient_share(dist, jnp.zeros(3), share=1.5)
     with pytest.raises(ValueError, match="`targets` must have the shape of the predictions"):
         mean_to_scale_ratio(dist, jnp.zeros((3, 1)))

@@ -175,7 +175,7 @@ def test_errors_name_the_argument_and_the_fix():
         local_jacobian_variance(features, jnp.arange(5), radius=1.0)
     with pytest.raises(TypeError, match="`feature_map` must return one array, got tuple"):
         local_jacobian_variance(lambda x: (x, x), inputs, radius=1.0)
-    with pytest.raises(ValueError, match="`block_size` must be an integer of at least 1, got 0"):
+    with pytest.raises(ValueError, match="`block_size` must be a positive integer, got 0"):
         local_kl_variance(Gaussian(inputs, inputs), inputs, radius=1.0, block_size=0)
     with pytest.raises(ValueError, match="`snapshots` must be one tree whose leaves share"):
         along_training(lambda p: p["a"], {"a": jnp.zeros(3), "b": jnp.zeros(2)})

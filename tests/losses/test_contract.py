@@ -184,7 +184,7 @@ def test_errors_name_the_argument(name):
         (
             "collier",
             {"temperature": 1.0, "key": jax.random.key(0), "num_samples": 0},
-            r"`num_samples` must be at least 1, got 0",
+            r"`num_samples` must be a positive integer, got 0",
         ),
         ("wong_toi", {"rho": 1.0}, r"`rho` must lie strictly between 0 and 1, got 1.0"),
         ("trustable", {"mean_bound": 0.0}, r"`mean_bound` must be positive, got 0.0"),

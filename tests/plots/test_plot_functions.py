@@ -265,11 +265,11 @@ def test_errors_name_the_argument_and_the_fix(points):
         plots.plot_pit(dist, targets[:5])
     with pytest.raises(ValueError, match=r"`where` leaves no point with a finite target"):
         plots.plot_pit(dist, targets, where=jnp.zeros(200, bool))
-    with pytest.raises(ValueError, match=r"`level` must lie between 0 and 1, got 90"):
+    with pytest.raises(ValueError, match=r"`level` must lie strictly between 0 and 1, got 90"):
         plots.plot_intervals(dist, targets, level=90)
-    with pytest.raises(ValueError, match=r"`bins` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"`bins` must be a positive integer, got 0"):
         plots.plot_pit(dist, targets, bins=0)
-    with pytest.raises(ValueError, match=r"`groups` must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"`groups` must be a positive integer, got 0"):
         plots.plot_residuals(dist, targets, groups=0)
     with pytest.raises(ValueError, match=r"`scores\['A'\]` must have shape \(runs, 2\).*\(4,\)"):
         plots.plot_pareto({"A": np.zeros(4)})

@@ -94,7 +94,7 @@ def test_the_recipe_takes_an_average_behind_it():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="`horizon` must be at least 1 update, got 0"):
+    with pytest.raises(ValueError, match="`horizon` must be at least 1, got 0"):
         track_average(0.5)
     average = track_average(2)
     with pytest.raises(ValueError, match="`track_average` needs `params`"):

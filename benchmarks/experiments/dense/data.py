@@ -58,5 +58,6 @@ def _matching_costs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     for shift in range(17):
         moved = np.pad(right, ((0, 0), (shift, 0), (0, 0)), mode="edge")[:, : right.shape[1]]
         costs.append(np.abs(left - moved).mean(-1))
-    costs = np.stack(costs, -1)
-    return np.concatenate([left - left.mean(), 4 * (costs - costs.mean(-1, keepdims=True))], -1)
+    stacked = np.stack(costs, -1)
+    relative = stacked - stacked.mean(-1, keepdims=True)
+    return np.concatenate([left - left.mean(), 4 * relative], -1)

@@ -144,7 +144,7 @@ def train_and_score(
     shape = (len(rates), SPLITS)
     return Trained(
         rates,
-        Scores(*(np.asarray(values).reshape(shape) for values in scores)),
+        Scores(*(values.reshape(shape) for values in jax.device_get(scores))),
         functools.partial(fit_of_first_split, predict, first_lane, splits),
     )
 

@@ -6,7 +6,7 @@ constant of the program.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ LEARNING_RATES = (3e-3, 1e-2, 3e-2)
 # One setting for every family and every length: `fisher8_optimizer(num_steps, **SETTING)`.
 SETTING = {"momentum": 0.8, "second_moment": 0.99}
 
-Optimizer = optax.GradientTransformationExtraArgs
+Optimizer: TypeAlias = optax.GradientTransformationExtraArgs
 Curves = dict[str, np.ndarray]  # per setting the excess NLL, (seeds, evaluations)
 Trainer = Callable[[Sequence[int], Sequence[int]], Curves]  # of lengths and seeds
 

@@ -107,15 +107,17 @@ def run(args: argparse.Namespace) -> int:
         workers = args.workers or default_workers()
         began = time.perf_counter()
         if args.times:
-            missing = [job for job in make_times_jobs(jobs) if not store.read(job.cell, job.spec)]
-            with progress("Estimators, timed fits", 2 * len(MODELS) * len(missing)) as report:
-                run_jobs(run_times_job, missing, workers=workers, report=report)
+            untimed = [job for job in make_times_jobs(jobs) if not store.read(job.cell, job.spec)]
+            cells = len(untimed)
+            with progress("Estimators, timed fits", 2 * len(MODELS) * cells) as report:
+                run_jobs(run_times_job, untimed, workers=workers, report=report)
         else:
             missing = [job for job in jobs if job.done() < job.splits]
+            cells = len(missing)
             work = sum(job.splits - job.done() for job in missing)
             with progress("Estimators, splits", work) as report:
                 run_jobs(run_job, missing, workers=workers, report=report)
-        console.print(f"{len(missing)} cells in {time.perf_counter() - began:.0f} s.")
+        console.print(f"{cells} cells in {time.perf_counter() - began:.0f} s.")
     if args.docs:
         write_atomically(args.docs, markdown(store).encode())
     return print_tables(store)
