@@ -11,8 +11,9 @@ The result equals the gradient of the full batch up to rounding, at the memory o
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
+import chex
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -44,9 +45,9 @@ from fisher8_jax._numerics import (
 )
 from fisher8_jax.families import Family
 
-Params = Any
-Inputs = Any
-Loss = Callable[[Any, Array], Array]
+Params: TypeAlias = chex.ArrayTree
+Inputs: TypeAlias = chex.ArrayTree
+Loss = Callable[[Family, Array], Array]
 
 
 class MicrobatchedValueAndGrad(Protocol):

@@ -6,8 +6,10 @@ class. Here the class is part of the structure.
 """
 
 import dataclasses
+from collections.abc import Hashable, Iterable
 from typing import Any, TypeVar
 
+import chex
 import jax
 from jax.tree_util import GetAttrKey
 
@@ -26,15 +28,17 @@ def register_tree(cls: Class) -> Class:
     static = [field.name for field in dataclasses.fields(cls) if field.name not in leaves]
     keys = [GetAttrKey(name) for name in leaves]
 
-    def flatten(tree: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    def flatten(tree: object) -> tuple[list[chex.ArrayTree], tuple[Hashable, ...]]:
         aux = (cls, *(getattr(tree, name) for name in static))
         return [getattr(tree, name) for name in leaves], aux
 
-    def flatten_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+    def flatten_with_keys(
+        tree: object,
+    ) -> tuple[list[tuple[GetAttrKey, chex.ArrayTree]], tuple[Hashable, ...]]:
         children, aux = flatten(tree)
         return list(zip(keys, children, strict=True)), aux
 
-    def unflatten(aux: tuple[Any, ...], children: Any) -> Any:
+    def unflatten(aux: tuple[Hashable, ...], children: Iterable[chex.ArrayTree]) -> object:
         values = dict(zip(leaves, children, strict=True))
         return cls(**values, **dict(zip(static, aux[1:], strict=True)))
 

@@ -1,7 +1,6 @@
 """Argument checks of the diagnostics, worded as in `fisher8_jax._checks`."""
 
-from typing import Any
-
+import chex
 from jax import Array
 
 from fisher8_jax._checks import check_floating
@@ -17,7 +16,7 @@ def check_has_batch(batch_shape: tuple[int, ...]) -> None:
         )
 
 
-def check_inputs(inputs: Any) -> Array:
+def check_inputs(inputs: chex.Array) -> Array:
     """Returns `inputs` as a floating-point array with at least one point along axis 0."""
     inputs = check_floating("inputs", inputs)
     if inputs.ndim == 0 or inputs.shape[0] == 0:

@@ -1,14 +1,16 @@
 """Any diagnostic of the parameters, followed along training."""
 
 from collections.abc import Callable
-from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 
-def along_training(diagnostic: Callable[[Any], Array], snapshots: Any) -> Array:
+def along_training(
+    diagnostic: Callable[[chex.ArrayTree], Array], snapshots: chex.ArrayTree
+) -> Array:
     """A diagnostic of every parameter snapshot: the rows of a heat map over training.
 
     Args:

@@ -1,14 +1,13 @@
 """Argument checks of ensembles, with the wording of their errors."""
 
-from typing import Any
-
+import chex
 import jax
 import numpy as np
 
 from fisher8_jax.families import Family
 
 
-def check_members(members: Any) -> int:
+def check_members(members: object) -> int:
     """The number of stacked members, or an error that says how to stack them."""
     if not isinstance(members, Family):
         raise TypeError(
@@ -28,7 +27,7 @@ def check_members(members: Any) -> int:
     return size
 
 
-def check_probability(probability: Any) -> None:
+def check_probability(probability: chex.Numeric) -> None:
     """Rejects concrete levels outside [0, 1]; tracers pass."""
     if isinstance(probability, jax.core.Tracer):
         return

@@ -6,8 +6,9 @@ with the members as first axis of every leaf. A function of one member becomes o
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import chex
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -41,12 +42,12 @@ def init_members(init: Callable[[Array], Tree], key: Array, members: int) -> Tre
 
 
 def train_members(
-    step: Callable[[Tree, Batch], tuple[Tree, Any]],
+    step: Callable[[Tree, Batch], tuple[Tree, chex.ArrayTree]],
     states: Tree,
     batches: Batch,
     *,
     shared_batches: bool = True,
-) -> tuple[Tree, Any]:
+) -> tuple[Tree, chex.ArrayTree]:
     """Trains all members: `scan` over steps, `vmap` over members.
 
     Args:
@@ -75,7 +76,9 @@ def train_members(
     return lax.scan(of_all, states, batches)
 
 
-def predict_members(predict: Callable[[Any, Array], Family], params: Any, inputs: Array) -> Mixture:
+def predict_members(
+    predict: Callable[[chex.ArrayTree, Array], Family], params: chex.ArrayTree, inputs: Array
+) -> Mixture:
     """The predictive mixture of stacked `params`.
 
     Example:

@@ -1,8 +1,9 @@
 """The Gaussian with a predicted variance, the likelihood of the Fisher8 paper."""
 
 import math
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+import chex
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -131,7 +132,12 @@ class Gaussian(Family):
 
     @classmethod
     def from_soft_bounds(
-        cls, mean: Array, raw: Array, *, min_log_variance: Any, max_log_variance: Any
+        cls,
+        mean: Array,
+        raw: Array,
+        *,
+        min_log_variance: chex.Numeric,
+        max_log_variance: chex.Numeric,
     ) -> Self:
         """From a raw log-variance between two learned bounds, the head of PETS.
 
@@ -314,14 +320,14 @@ def _softplus_precision(raw: Array, min_precision: float) -> Array:
     return jax.nn.softplus(at_least_float32(raw)) + min_precision
 
 
-def _checked(**arrays: Any) -> tuple[Array, ...]:
+def _checked(**arrays: chex.Array) -> tuple[Array, ...]:
     """The arrays as floating-point JAX arrays of one shape."""
     checked = {name: check_floating(name, array) for name, array in arrays.items()}
     check_same_shape(checked)
     return tuple(checked.values())
 
 
-def _expand_bound(name: str, bound: Any, raw: Array) -> Array:
+def _expand_bound(name: str, bound: chex.Numeric, raw: Array) -> Array:
     """`bound` with the shape of `raw`; it may be a scalar or cover the trailing axes."""
     bound = jnp.asarray(bound, raw.dtype)
     trailing = raw.shape[raw.ndim - bound.ndim :] if bound.ndim <= raw.ndim else None

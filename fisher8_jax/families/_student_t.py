@@ -1,12 +1,13 @@
 """The Student-t with fixed degrees of freedom: outliers keep a bounded influence."""
 
 import math
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import betainc, betaln
+from jax.typing import DTypeLike
 
 from fisher8_jax._checks import check_positive
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
@@ -85,7 +86,7 @@ class StudentT(ScalarFamily):
         values = student_nll(dist.location, dist.log_scale, self.df, targets)
         return values + self._log_normalizer(values.dtype) if constant else values
 
-    def _log_normalizer(self, dtype: Any) -> Array:
+    def _log_normalizer(self, dtype: DTypeLike) -> Array:
         return student_log_normalizer(jnp.log(jnp.asarray(self.df, dtype)))
 
     def natural(self, cotangent: Self) -> Self:

@@ -1,7 +1,6 @@
 """First biases of a head from data, so that training starts at the best constant prediction."""
 
-from typing import Any
-
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +15,7 @@ _SEARCH_STEPS = 100
 Raw = dict[str, Array]
 
 
-def initial_outputs(link: str | Link, targets: Any) -> dict[str, np.ndarray]:
+def initial_outputs(link: str | Link, targets: chex.Array) -> dict[str, np.ndarray]:
     """The raw outputs of the best constant prediction, `argmin sum(nll(targets))`.
 
     With them as first biases a head starts at the mean and variance of the data. Links to a
@@ -63,7 +62,7 @@ def _search(link: Link, targets: Array) -> Raw:
     optimizer = optax.lbfgs()
     value_and_grad = optax.value_and_grad_from_state(loss)
 
-    def step(_: Array, carry: tuple[Raw, Any]) -> tuple[Raw, Any]:
+    def step(_: Array, carry: tuple[Raw, optax.OptState]) -> tuple[Raw, optax.OptState]:
         raw, state = carry
         value, gradient = value_and_grad(raw, state=state)
         updates, state = optimizer.update(

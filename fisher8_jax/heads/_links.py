@@ -11,7 +11,6 @@ Three instances fix the vocabulary:
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
@@ -91,7 +90,10 @@ LINKS: Mapping[str, Link] = {
 
 
 def family_link(
-    family: type[Family], *, hyper_parameters: Mapping[str, Any] | None = None, **axes: Any
+    family: type[Family],
+    *,
+    hyper_parameters: Mapping[str, object] | None = None,
+    **axes: tuple[int, ...],
 ) -> Link:
     """The link whose raw outputs are the fields of `family` themselves.
 
@@ -118,7 +120,7 @@ def family_link(
         )
     static = dict(hyper_parameters or {})
 
-    def make(**raw: Any) -> Family:
+    def make(**raw: Array) -> Family:
         return family(**raw, **static)
 
     return Link(make, tuple((name, tuple(axes.get(name, ()))) for name in names))

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
+import chex
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -23,7 +23,7 @@ def output_shapes(link: Link, target_shape: Shape) -> dict[str, Shape]:
 
 
 def output_biases(
-    link: Link, target_shape: Shape, initial: Mapping[str, Any] | None
+    link: Link, target_shape: Shape, initial: Mapping[str, chex.Numeric] | None
 ) -> dict[str, np.ndarray]:
     """The first bias of every output: zeros, or `initial` by name, flat."""
     shapes, initial = output_shapes(link, target_shape), initial or {}

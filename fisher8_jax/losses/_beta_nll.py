@@ -1,7 +1,6 @@
 """Beta-NLL: the NLL weighted by a power of the predicted variance (Seitzer et al. 2022)."""
 
-from typing import Any
-
+import chex
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -21,7 +20,7 @@ def beta_nll(
     *,
     where: Array | None = None,
     weights: Array | None = None,
-    beta: Any = 0.5,
+    beta: chex.Numeric = 0.5,
 ) -> Array:
     """`stop_gradient(variance)^beta * nll`, between the NLL (0) and the mean path of MSE (1).
 
@@ -64,7 +63,7 @@ def beta_nll(
     return per_element(loss, dist, targets, where, weights)
 
 
-def _gaussian_beta_nll(dist: Gaussian, targets: Array, beta: Any) -> Array:
+def _gaussian_beta_nll(dist: Gaussian, targets: Array, beta: chex.Numeric) -> Array:
     # The weight enters the exponent of z: apart, variance^beta and 1/variance overflow or vanish
     # long before their product does.
     power = check_hyperparameter("beta", beta, dist.batch_shape, dist.log_variance.dtype)

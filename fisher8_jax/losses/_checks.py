@@ -1,17 +1,18 @@
 """Checks that only the losses need, worded like those of the whole package."""
 
 from collections.abc import Iterable
-from typing import Any
 
+import chex
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 from fisher8_jax._checks import check_floating, check_weights
 from fisher8_jax._fisher8 import check_family
 from fisher8_jax.families import Family, Gaussian
 
 
-def check_gaussian(name: str, dist: Any, method: str) -> None:
+def check_gaussian(name: str, dist: Family, method: str) -> None:
     """Rejects anything but a Gaussian, for methods whose formulas know only that likelihood."""
     check_family(f"`{name}`", dist)
     if not isinstance(dist, Gaussian):
@@ -21,13 +22,15 @@ def check_gaussian(name: str, dist: Any, method: str) -> None:
         )
 
 
-def check_hyperparameter(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+def check_hyperparameter(
+    name: str, value: chex.Numeric, shape: tuple[int, ...], dtype: DTypeLike
+) -> Array:
     """Returns a scalar as it is and an array expanded to `shape`, both in `dtype`."""
     array = check_floating(name, jnp.asarray(value, dtype))
     return array if array.ndim == 0 else check_weights(name, array, shape)
 
 
-def check_reference(reference: Any, dist: Gaussian) -> None:
+def check_reference(reference: Gaussian, dist: Gaussian) -> None:
     """Rejects references that are no Gaussian of the shape of the predictions."""
     check_gaussian("reference", reference, "trustable")
     if reference.batch_shape != dist.batch_shape:

@@ -2,8 +2,8 @@
 
 import functools
 import math
-from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,8 +26,8 @@ def collier(
     *,
     where: Array | None = None,
     weights: Array | None = None,
-    temperature: Any = 0.0,
-    key: Array | None = None,
+    temperature: chex.Numeric = 0.0,
+    key: chex.PRNGKey | None = None,
     num_samples: int = 1000,
 ) -> Array:
     """`-ln mean_k N(targets; u_k, temperature^2)` over draws `u_k` of the latent `dist`.
@@ -86,7 +86,7 @@ def collier(
     return per_element(loss, dist, targets, where, weights)
 
 
-def collier_predictive(dist: Gaussian, *, temperature: Any) -> Gaussian:
+def collier_predictive(dist: Gaussian, *, temperature: chex.Numeric) -> Gaussian:
     """The distribution of an observation: the latent's variance plus `temperature^2`.
 
     Example:
@@ -107,7 +107,12 @@ def collier_predictive(dist: Gaussian, *, temperature: Any) -> Gaussian:
 # Compiled by itself, so that calls outside of `jit` compile the loop over blocks once.
 @functools.partial(jax.jit, static_argnames="num_samples")
 def _monte_carlo_nll(
-    dist: Gaussian, targets: Array, temperature: Any, key: Array, *, num_samples: int
+    dist: Gaussian,
+    targets: Array,
+    temperature: chex.Numeric,
+    key: chex.PRNGKey,
+    *,
+    num_samples: int,
 ) -> Array:
     dtype = jnp.result_type(dist.mean, targets)
     residual = at_least_float32(targets) - at_least_float32(dist.mean)
@@ -131,5 +136,5 @@ def _monte_carlo_nll(
     return values.astype(dtype)
 
 
-def _is_zero(temperature: Any) -> bool:
+def _is_zero(temperature: chex.Numeric) -> bool:
     return isinstance(temperature, int | float | np.number) and temperature == 0

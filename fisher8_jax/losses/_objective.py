@@ -10,13 +10,15 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
+import chex
 import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_choice
 from fisher8_jax._fisher8 import fisher8_nll
+from fisher8_jax.families import Family
 from fisher8_jax.losses._beta_nll import beta_nll
 from fisher8_jax.losses._checks import check_hyperparameter_names
 from fisher8_jax.losses._collier import collier
@@ -50,7 +52,7 @@ LOSSES: Mapping[str, Callable[..., Array]] = MappingProxyType(
 )
 """Every loss by the name of its function."""
 
-State = Any
+State: TypeAlias = chex.ArrayTree
 
 
 class Objective(NamedTuple):
@@ -73,13 +75,13 @@ class Objective(NamedTuple):
         ((), Array(0., dtype=float32, ...))
     """
 
-    init: Callable[[Any], State]
+    init: Callable[..., State]
     values: Callable[..., Array]
-    penalty: Callable[[Any, Any], Array]
-    refresh: Callable[[State, Any], State]
+    penalty: Callable[[chex.ArrayTree, chex.ArrayTree], Array]
+    refresh: Callable[..., State]
 
 
-def make_objective(name: str, **hyperparameters: Any) -> Objective:
+def make_objective(name: str, **hyperparameters: chex.Numeric) -> Objective:
     """The objective of the loss called `name`, with its hyper-parameters fixed.
 
     A loop that runs every method:
@@ -115,19 +117,19 @@ def make_objective(name: str, **hyperparameters: Any) -> Objective:
     return _BUILDERS.get(name, _plain)(name, hyperparameters)
 
 
-def _no_state(predictions: Any) -> State:
+def _no_state(predictions: Family) -> State:
     return ()
 
 
-def _keep_state(state: State, predictions: Any) -> State:
+def _keep_state(state: State, predictions: Family) -> State:
     return state
 
 
-def _no_penalty(mean_params: Any, precision_params: Any) -> Array:
+def _no_penalty(mean_params: chex.ArrayTree, precision_params: chex.ArrayTree) -> Array:
     return jnp.asarray(0.0)  # weakly typed: it must not widen the loss
 
 
-def _plain(name: str, hyperparameters: dict[str, Any]) -> Objective:
+def _plain(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
     loss = LOSSES[name]
     check_hyperparameter_names(name, hyperparameters, _keywords(loss))
 
@@ -137,7 +139,7 @@ def _plain(name: str, hyperparameters: dict[str, Any]) -> Objective:
     return Objective(_no_state, values, _no_penalty, _keep_state)
 
 
-def _collier(name: str, hyperparameters: dict[str, Any]) -> Objective:
+def _collier(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
     check_hyperparameter_names(name, hyperparameters, _keywords(collier) - {"key"})
 
     def values(state, dist, targets, *, indices, key, where=None, weights=None):
@@ -146,7 +148,7 @@ def _collier(name: str, hyperparameters: dict[str, Any]) -> Objective:
     return Objective(_no_state, values, _no_penalty, _keep_state)
 
 
-def _trustable(name: str, hyperparameters: dict[str, Any]) -> Objective:
+def _trustable(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
     check_hyperparameter_names(name, hyperparameters, _keywords(trustable) - {"reference"})
     bounds = {k: v for k, v in hyperparameters.items() if k in ("mean_bound", "scale_bound")}
 
@@ -160,7 +162,7 @@ def _trustable(name: str, hyperparameters: dict[str, Any]) -> Objective:
     return Objective(init_references, values, _no_penalty, refresh)
 
 
-def _wong_toi(name: str, hyperparameters: dict[str, Any]) -> Objective:
+def _wong_toi(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
     penalty_names = _keywords(wong_toi_penalty)
     check_hyperparameter_names(name, hyperparameters, _keywords(wong_toi) | penalty_names)
     of_loss = {k: v for k, v in hyperparameters.items() if k in _keywords(wong_toi)}
@@ -169,14 +171,14 @@ def _wong_toi(name: str, hyperparameters: dict[str, Any]) -> Objective:
     return plain._replace(penalty=functools.partial(wong_toi_penalty, **of_penalty))
 
 
-def _keywords(function: Callable[..., Any]) -> set[str]:
+def _keywords(function: Callable[..., object]) -> set[str]:
     """The hyper-parameters of a loss: its keyword-only arguments but mask and weights."""
     parameters = inspect.signature(function).parameters.values()
     names = {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
     return names - {"where", "weights"}
 
 
-_BUILDERS: dict[str, Callable[[str, dict[str, Any]], Objective]] = {
+_BUILDERS: dict[str, Callable[[str, dict[str, chex.Numeric]], Objective]] = {
     "collier": _collier,
     "trustable": _trustable,
     "wong_toi": _wong_toi,

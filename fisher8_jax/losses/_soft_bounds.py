@@ -1,13 +1,12 @@
 """The penalty that goes with learned bounds of the log-variance."""
 
-from typing import Any
-
+import chex
 import jax.numpy as jnp
 from jax import Array
 
 
 def soft_bounds_penalty(
-    min_log_variance: Any, max_log_variance: Any, *, scale: float = 0.01
+    min_log_variance: chex.Numeric, max_log_variance: chex.Numeric, *, scale: float = 0.01
 ) -> Array:
     """`scale * (sum(max_log_variance) - sum(min_log_variance))`, which draws the bounds together.
 

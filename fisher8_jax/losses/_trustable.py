@@ -12,8 +12,7 @@ References are a `Gaussian` over all training points that a loop carries along: 
 `refresh_references`.
 """
 
-from typing import Any
-
+import chex
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -33,9 +32,9 @@ def trustable(
     reference: Gaussian,
     where: Array | None = None,
     weights: Array | None = None,
-    step_size: Any = 0.1,
-    mean_bound: Any = 0.1,
-    scale_bound: Any = 0.01,
+    step_size: chex.Numeric = 0.1,
+    mean_bound: chex.Numeric = 0.1,
+    scale_bound: chex.Numeric = 0.01,
     scale_factor: float = 2.0,
     truncated: bool = True,
 ) -> Array:
@@ -97,7 +96,9 @@ def trustable(
     return per_element(loss, dist, targets, where, weights)
 
 
-def project(dist: Gaussian, reference: Gaussian, *, mean_bound: Any, scale_bound: Any) -> Gaussian:
+def project(
+    dist: Gaussian, reference: Gaussian, *, mean_bound: chex.Numeric, scale_bound: chex.Numeric
+) -> Gaussian:
     """The nearest Gaussian whose mean and scale both lie in the trust region of `reference`.
 
     The region bounds the two parts of the Wasserstein distance, in units of the reference:
@@ -139,7 +140,7 @@ def natural_target(
     dist: Gaussian,
     targets: Array,
     *,
-    step_size: Any,
+    step_size: chex.Numeric,
     scale_factor: float = 2.0,
     truncated: bool = True,
 ) -> Gaussian:
@@ -203,8 +204,8 @@ def refresh_references(
     references: Gaussian,
     predictions: Gaussian,
     *,
-    mean_bound: Any = 0.1,
-    scale_bound: Any = 0.01,
+    mean_bound: chex.Numeric = 0.1,
+    scale_bound: chex.Numeric = 0.01,
 ) -> Gaussian:
     """The references of the next epoch: current predictions, projected against the last ones.
 

@@ -12,8 +12,8 @@ parameter is left to search: `rho_on_search_line(gamma)` for `gamma` in `GAMMA_G
 """
 
 from collections.abc import Callable
-from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +37,7 @@ def wong_toi(
     *,
     where: Array | None = None,
     weights: Array | None = None,
-    rho: Any = 0.5,
+    rho: chex.Numeric = 0.5,
 ) -> Array:
     """`rho * (precision * (mean - targets)^2 - ln(precision))`, the data term of the objective.
 
@@ -79,12 +79,12 @@ def wong_toi(
 
 
 def wong_toi_penalty(
-    mean_params: Any,
-    precision_params: Any,
+    mean_params: chex.ArrayTree,
+    precision_params: chex.ArrayTree,
     *,
-    rho: Any = 0.5,
-    gamma: Any = 0.5,
-    is_weight: Callable[[Any], bool] = lambda leaf: np.ndim(leaf) >= 2,
+    rho: chex.Numeric = 0.5,
+    gamma: chex.Numeric = 0.5,
+    is_weight: Callable[[chex.Array], bool] = lambda leaf: np.ndim(leaf) >= 2,
 ) -> Array:
     """`(1 - rho) * (gamma * S(mean weights) + (1 - gamma) * S(precision weights))`.
 
@@ -110,14 +110,14 @@ def wong_toi_penalty(
     check_number("rho", rho, above=0, below=1)
     check_number("gamma", gamma, above=0, below=1)
 
-    def sum_of_squares(params: Any) -> Any:
+    def sum_of_squares(params: chex.ArrayTree) -> Array | int:
         return sum(jnp.sum(jnp.square(w)) for w in jax.tree.leaves(params) if is_weight(w))
 
     mean_part, precision_part = sum_of_squares(mean_params), sum_of_squares(precision_params)
     return jnp.asarray((1 - rho) * (gamma * mean_part + (1 - gamma) * precision_part))
 
 
-def rho_on_search_line(gamma: Any) -> Any:
+def rho_on_search_line(gamma: chex.Numeric) -> chex.Numeric:
     """`rho = 1 - gamma`, which leaves one parameter to search.
 
     Example:

@@ -6,7 +6,7 @@ a resample is a row of counts, and all means of many resamples are one matrix pr
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,9 @@ from fisher8_jax._trees import register_tree
 
 # Counts of one chunk of resamples; 4 million float32 are 16 MiB.
 _COUNTS_IN_MEMORY = 1 << 22
+
+
+Finished = TypeVar("Finished")
 
 
 @register_tree
@@ -48,8 +51,8 @@ def bootstrap_bounds(
     bootstrap: Bootstrap,
     rows: dict[str, Array],
     counts: Array,
-    finish: Callable[[dict[str, Array]], Any],
-) -> tuple[Any, Any]:
+    finish: Callable[[dict[str, Array]], Finished],
+) -> tuple[Finished, Finished]:
     """Percentile bounds of `finish(means)` over resampled rows.
 
     Args:
@@ -67,7 +70,7 @@ def bootstrap_bounds(
     table = jnp.concatenate([*rows.values(), counts], axis=-1).reshape(counts.shape[0], -1)
     has_points = jnp.any(counts.reshape(counts.shape[0], -1) > 0, axis=1)
 
-    def metrics(sums: Array) -> Any:
+    def metrics(sums: Array) -> Finished:
         *columns, number = jnp.split(sums.reshape(*rest, -1), splits, axis=-1)
         return finish({name: c / number for name, c in zip(names, columns, strict=True)})
 

@@ -2,13 +2,13 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
+import chex
 import numpy as np
 
 _MOST_COLUMNS = 8
 
-Row = tuple[str, Any, Any, Any]
+Row = tuple[str, chex.Array, chex.Array | None, chex.Array | None]
 
 
 def format_table(rows: Sequence[Row], names: Sequence[str] | None, note: str | None) -> str:

@@ -5,8 +5,9 @@ few test points then ruin the mean NLL. An average of the parameters over the la
 choice by held-out NLL cure that; they are pure functions and work under `jit`, `vmap` and `scan`.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -32,7 +33,7 @@ class AverageState(NamedTuple):
     """
 
     count: Array  # type: ignore[assignment]
-    average: Any
+    average: optax.Params
 
 
 def track_average(horizon: float) -> optax.GradientTransformationExtraArgs:
@@ -66,14 +67,17 @@ def track_average(horizon: float) -> optax.GradientTransformationExtraArgs:
     """
     check_number("horizon", horizon, at_least=1)
 
-    def init(params: Any) -> AverageState:
+    def init(params: optax.Params) -> AverageState:
         # A copy, so that parameters and state may both be donated to a compiled step.
         average = jax.tree.map(lambda leaf: at_least_float32(jnp.array(leaf)), params)
         return AverageState(jnp.zeros((), jnp.int32), average)
 
     def update(
-        updates: Any, state: AverageState, params: Any = None, **extra_args: Any
-    ) -> tuple[Any, AverageState]:
+        updates: optax.Updates,
+        state: AverageState,
+        params: optax.Params | None = None,
+        **extra_args: object,
+    ) -> tuple[optax.Updates, AverageState]:
         del extra_args
         if params is None:
             raise ValueError(
@@ -107,15 +111,15 @@ class BestParams(NamedTuple):
         2.0 0.5
     """
 
-    params: Any
+    params: optax.Params
     score: Array
 
     @classmethod
-    def start(cls, params: Any) -> "BestParams":
+    def start(cls, params: optax.Params) -> "BestParams":
         """Nothing better than `params` is known yet; their score counts as infinite."""
         return cls(params, jnp.full((), jnp.inf, jnp.float32))
 
-    def keep(self, params: Any, score: Any) -> "BestParams":
+    def keep(self, params: optax.Params, score: chex.Numeric) -> "BestParams":
         """`params` if their `score` (a held-out NLL, lower is better) is below the best one.
 
         A score that is not finite never wins.

@@ -1,7 +1,6 @@
 """Argument checks of the transformations, with the wording of their errors."""
 
-from typing import Any
-
+import chex
 import jax
 import optax
 
@@ -25,7 +24,7 @@ def check_measure(measure: str) -> None:
         raise ValueError(f"`measure` must be 'derivative' or 'difference', got {measure!r}.")
 
 
-def check_precision(params: Any) -> None:
+def check_precision(params: optax.Params) -> None:
     """Rejects parameters that are too coarse for a finite difference."""
     narrow = {str(leaf.dtype) for leaf in jax.tree.leaves(params) if leaf.dtype.itemsize < 4}
     if narrow:
@@ -36,7 +35,12 @@ def check_precision(params: Any) -> None:
 
 
 def check_update_arguments(
-    updates: Any, params: Any, predict: Any, linearized: Any, *, needs_predict: bool
+    updates: optax.Updates,
+    params: optax.Params | None,
+    predict: object,
+    linearized: object,
+    *,
+    needs_predict: bool,
 ) -> None:
     """Says what an update needs, before JAX can fail with something less clear."""
     if params is None:
@@ -57,7 +61,7 @@ def check_update_arguments(
     _check_trees(updates, params)
 
 
-def _check_linearized(linearized: Any) -> None:
+def _check_linearized(linearized: object) -> None:
     if not (isinstance(linearized, tuple) and len(linearized) == 2 and callable(linearized[1])):
         raise TypeError(
             "`linearized` must be the pair that `jax.linearize(predict, params)` returns, got "
@@ -65,13 +69,13 @@ def _check_linearized(linearized: Any) -> None:
         )
 
 
-def _check_trees(updates: Any, params: Any) -> None:
+def _check_trees(updates: optax.Updates, params: optax.Params) -> None:
     if _has_masked_nodes(updates) or _has_masked_nodes(params):
         raise ValueError(
             "The KL radius measures the whole update, but it was given a masked part of it. Put "
             "it last in the outermost `optax.chain`, outside `optax.masked` and `optax.partition`."
         )
-    structures: list[Any] = [jax.tree.structure(tree) for tree in (updates, params)]
+    structures: list[object] = [jax.tree.structure(tree) for tree in (updates, params)]
     if structures[0] != structures[1]:
         raise ValueError(
             "`updates` and `params` must be trees of the same structure, got "
@@ -79,7 +83,7 @@ def _check_trees(updates: Any, params: Any) -> None:
         )
 
 
-def check_prediction(dist: Any) -> Family:
+def check_prediction(dist: object) -> Family:
     """Returns `dist` if it is a distribution, or says what `predict` must return."""
     if not isinstance(dist, Family):
         raise TypeError(
@@ -89,6 +93,6 @@ def check_prediction(dist: Any) -> Family:
     return dist
 
 
-def _has_masked_nodes(tree: Any) -> bool:
+def _has_masked_nodes(tree: chex.ArrayTree) -> bool:
     leaves = jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, optax.MaskedNode))
     return any(isinstance(leaf, optax.MaskedNode) for leaf in leaves)

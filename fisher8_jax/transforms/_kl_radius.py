@@ -15,10 +15,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from fisher8_jax._checks import check_count, check_positive
 from fisher8_jax._numerics import AxisName, at_least_float32
@@ -140,26 +142,26 @@ def scale_by_kl_radius(
     by_difference = measure == "difference"
     check_count("max_backtracks", max_backtracks)
 
-    def init(params: Any) -> KLRadiusState:
+    def init(params: optax.Params) -> KLRadiusState:
         del params
 
         # An array of its own for each field: a donated state must not hold one buffer twice.
-        def zero(dtype: Any = jnp.float32) -> Array:
+        def zero(dtype: DTypeLike = jnp.float32) -> Array:
             return jnp.zeros((), dtype)
 
         exact_kl = zero() if exact else None
         return KLRadiusState(zero(jnp.int32), zero(), zero(), exact_kl, zero(jnp.int32))
 
     def update(
-        updates: Any,
+        updates: optax.Updates,
         state: KLRadiusState,
-        params: Any = None,
+        params: optax.Params | None = None,
         *,
         predict: Predict | None = None,
         linearized: Linearized | None = None,
         where: Array | None = None,
-        **extra_args: Any,
-    ) -> tuple[Any, KLRadiusState]:
+        **extra_args: object,
+    ) -> tuple[optax.Updates, KLRadiusState]:
         del extra_args
         needs_predict = exact or by_difference
         check_update_arguments(updates, params, predict, linearized, needs_predict=needs_predict)
@@ -203,12 +205,12 @@ def _scale(size: Array, unit_kl: Array, radius: Array, mode: str) -> Array:
     return scale
 
 
-def _multiply(updates: Any, scale: Array) -> Any:
+def _multiply(updates: optax.Updates, scale: Array) -> Any:
     """`scale * updates` in their own dtypes, rounded once; a factor of 1 changes no bit."""
     return jax.tree.map(lambda leaf: (at_least_float32(leaf) * scale).astype(leaf.dtype), updates)
 
 
-def _all_finite(tree: Any) -> Array:
+def _all_finite(tree: chex.ArrayTree) -> Array:
     finite = (jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
     return functools.reduce(jnp.logical_and, finite, jnp.array(True))
 

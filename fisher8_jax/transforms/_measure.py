@@ -7,10 +7,12 @@ or the difference of two forward passes; no Fisher matrix of the parameters is e
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array, lax
 
 from fisher8_jax._checks import check_axis_name_is_bound, check_mask
@@ -19,14 +21,14 @@ from fisher8_jax._numerics import AxisName, at_least_float32
 from fisher8_jax.families import Family
 from fisher8_jax.transforms._checks import check_prediction
 
-Predict = Callable[[Any], Family]
+Predict = Callable[[optax.Params], Family]
 
 # The largest entry of a trial step, relative to the largest parameter: in float32 longer steps see
 # the curvature of the network, shorter ones the rounding of its outputs.
 _TRIAL_STEP = 2.0**-12
 
 # What `jax.linearize(predict, params)` returns: the predictions and their derivative.
-Linearized = tuple[Family, Callable[[Any], Family]]
+Linearized = tuple[Family, Callable[[optax.Params], Family]]
 
 
 class Movement(NamedTuple):
@@ -50,8 +52,8 @@ class Elements(NamedTuple):
 def push_forward(
     predict: Predict | None,
     linearized: Linearized | None,
-    params: Any,
-    updates: Any,
+    params: optax.Params,
+    updates: optax.Updates,
     elements: Elements,
     *,
     by_difference: bool = False,
@@ -80,7 +82,7 @@ def _movement(dist: Family, change: Family, factor: Array | float, elements: Ele
     return Movement(dist, jax.tree.map(lambda leaf: leaf / divisor, change), size * factor)
 
 
-def _tangent(updates: Any, params: Any) -> tuple[Any, Array | float]:
+def _tangent(updates: optax.Updates, params: optax.Params) -> tuple[optax.Params, Array | float]:
     """`updates` in the dtypes of `params`, as JAX wants tangents, and what to multiply them by.
 
     The range of float16 is so short that updates are brought to unit size for it.
@@ -94,7 +96,9 @@ def _tangent(updates: Any, params: Any) -> tuple[Any, Array | float]:
     return jax.tree.map(lambda u, p: u.astype(jnp.asarray(p).dtype), updates, params), factor
 
 
-def _difference(predict: Predict, params: Any, updates: Any) -> tuple[Family, Family, Array]:
+def _difference(
+    predict: Predict, params: optax.Params, updates: optax.Updates
+) -> tuple[Family, Family, Array]:
     """The predictions and their change by a short trial step, and what to multiply it by."""
     largest = _largest_magnitude(updates)
     divisor = jnp.where(largest == 0, 1, largest)
@@ -113,12 +117,12 @@ def _difference(predict: Predict, params: Any, updates: Any) -> tuple[Family, Fa
     return old, jax.tree.map(jnp.subtract, new, old), largest / length
 
 
-def _largest_magnitude(tree: Any) -> Array:
+def _largest_magnitude(tree: chex.ArrayTree) -> Array:
     maxima = [jnp.max(at_least_float32(jnp.abs(x)), initial=0) for x in jax.tree.leaves(tree)]
     return functools.reduce(jnp.maximum, maxima, jnp.zeros((), jnp.float32))
 
 
-def _jvp(predict: Predict, params: Any, tangent: Any) -> tuple[Family, Family]:
+def _jvp(predict: Predict, params: optax.Params, tangent: optax.Params) -> tuple[Family, Family]:
     try:
         return jax.jvp(lambda p: check_prediction(predict(p)), (params,), (tangent,))
     except TypeError as error:

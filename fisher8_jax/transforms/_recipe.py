@@ -1,7 +1,5 @@
 """The ready recipe: Fisher8 gradients, momentum, the KL radius and a decay over the budget."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import optax
@@ -132,7 +130,7 @@ def _direction(momentum: float, second_moment: float | None) -> optax.GradientTr
     return optax.trace(decay=momentum, nesterov=True) if momentum else optax.identity()
 
 
-def _zero_if_not_finite(gradients: Any, params: Any) -> Any:
+def _zero_if_not_finite(gradients: optax.Updates, params: optax.Params | None) -> optax.Updates:
     """Zeros for all gradients if any of them is not finite."""
     del params
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradients)]

@@ -1,12 +1,13 @@
 """The head for Flax Linen."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 from fisher8_jax.families import Family
 from fisher8_jax.heads._links import Link, check_link
@@ -47,7 +48,7 @@ class DistributionHead(nn.Module):
     link: str | Link = "log_variance"
     target_shape: tuple[int, ...] = ()
     severed: bool = False
-    initial: Mapping[str, Any] | None = None
+    initial: Mapping[str, chex.Numeric] | None = None
     kernel_init: Callable[..., Array] = nn.initializers.lecun_normal()
 
     @nn.compact
@@ -93,8 +94,8 @@ class DistributionHead(nn.Module):
         return correct_if(correct, dist, axis, where)
 
 
-def _constant(values: Any) -> Callable[..., Array]:
-    def init(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+def _constant(values: chex.Numeric) -> Callable[..., Array]:
+    def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
         del key
         return jax.numpy.asarray(values, dtype).reshape(shape)
 

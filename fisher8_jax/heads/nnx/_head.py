@@ -1,8 +1,8 @@
 """The head for Flax NNX."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
+import chex
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
@@ -53,7 +53,7 @@ class DistributionHead(nnx.Module):
         link: str | Link = "log_variance",
         target_shape: tuple[int, ...] = (),
         severed: bool = False,
-        initial: Mapping[str, Any] | None = None,
+        initial: Mapping[str, chex.Numeric] | None = None,
         kernel_init: Callable[..., Array] = _LECUN_NORMAL,
         rngs: nnx.Rngs,
     ):
