@@ -291,9 +291,7 @@ def apply_rule(
 
 def _solve_for(curvature: Curvature, like: SomeFamily, natural: NaturalCotangent) -> SomeFamily:
     """The cotangent that `curvature` makes of the natural one, in the shapes of `like`."""
-    plain = dataclasses.replace(  # type: ignore[type-var]
-        like, **{name: materialize(x) for name, x in natural.items()}
-    )
+    plain = dataclasses.replace(like, **{name: materialize(x) for name, x in natural.items()})
     solved = plain.from_vector(curvature.solve(plain.to_vector()))
     return jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), solved, like)
 
@@ -324,7 +322,7 @@ def _what_natural_needs(dist: SomeFamily) -> SomeFamily:
     """
     if dist.fisher_depends_on is None:
         return dist
-    return dataclasses.replace(  # type: ignore[type-var]
+    return dataclasses.replace(
         dist,
         **{
             name: jnp.zeros((), getattr(dist, name).dtype)

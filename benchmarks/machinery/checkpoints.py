@@ -38,7 +38,7 @@ def load_checkpoint(path: Path, spec: Mapping[str, Any], like: Any) -> Any | Non
     except (FileNotFoundError, ArtifactError):
         return None
     leaves = artifact.trees.get("leaves", {})
-    if artifact.config != plain(spec) or list(leaves) != list(range(structure.num_leaves)):
+    if artifact.config != plain(spec) or list(leaves) != list(range(len(jax.tree.leaves(like)))):
         return None
     return jax.tree.unflatten(structure, list(leaves.values()))
 

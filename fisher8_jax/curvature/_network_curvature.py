@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from chex import ArrayTree, Numeric
 from jax import Array, lax
 
-from fisher8_jax._checks import check_axis_name_is_bound, check_mask, check_positive
+from fisher8_jax._checks import check_axis_name_is_bound, check_mask, check_positive, check_weights
 from fisher8_jax._fisher8 import vary_over
 from fisher8_jax._masking import zero_outside
 from fisher8_jax._numerics import AxisName
@@ -173,7 +173,7 @@ class _Elements(NamedTuple):
         if where is not None:
             where = check_mask("where", where, shape)
         if weights is not None:
-            weights = check_mask("weights", weights, shape, boolean=False)
+            weights = check_weights("weights", weights, shape)
         return cls(shape, where, weights, axis_name)
 
     def hide(self, dist: Family) -> Family:

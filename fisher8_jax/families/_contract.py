@@ -95,7 +95,8 @@ class Family(abc.ABC):
     fisher_depends_on: ClassVar[tuple[str, ...] | None] = None
     """The fields that `natural` reads; None for all of them. Saves memory, changes no result."""
 
-    if TYPE_CHECKING:  # A field or a property, as the family likes.
+    if TYPE_CHECKING:  # Every family is a dataclass; mean and variance are fields or properties.
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
 
         @property
         def mean(self) -> Array: ...

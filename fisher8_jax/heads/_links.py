@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._trees import array_fields
 from fisher8_jax.families import Family, Gaussian
 
 
@@ -110,8 +111,7 @@ def family_link(
         >>> family_link(Gaussian).names
         ('mean', 'log_variance')
     """
-    fields = dataclasses.fields(family)  # type: ignore[arg-type]
-    names = [field.name for field in fields if not field.metadata.get("static", False)]
+    names = array_fields(family)
     unknown = sorted(set(axes) - set(names))
     if unknown:
         raise ValueError(

@@ -7,7 +7,7 @@ units of the targets. Each model is used as its documentation recommends, with d
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from benchmarks.machinery.provenance import machine, provenance
 from benchmarks.machinery.seeds import seed_of
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
+from fisher8_jax import Gaussian
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -84,7 +85,7 @@ def fit_fisher8(split: Split, seed: int) -> Callable[[Split], Prediction]:
     model = Fisher8Regressor(random_state=seed).fit(split.train_inputs, split.train_targets)
 
     def predict(split: Split) -> Prediction:
-        members = model.predict_distribution(split.test_inputs).members
+        members = cast(Gaussian, model.predict_distribution(split.test_inputs).members)
         means = np.asarray(members.mean, np.float64)
         log_variances = np.asarray(members.log_variance, np.float64)
         z_sq = (split.test_targets - means) ** 2 * np.exp(-log_variances)
