@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
+from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
 from fisher8_jax._files import replacing
 from fisher8_jax.artifacts._format import (
@@ -30,7 +31,7 @@ from fisher8_jax.artifacts._format import (
     reading,
     write_archive,
 )
-from fisher8_jax.artifacts._json import check_json
+from fisher8_jax.artifacts._json import Json, check_json
 
 _RECORDED = ("fisher8_jax", "jax", "flax", "optax", "numpy")
 
@@ -53,12 +54,14 @@ class Artifact(NamedTuple):
         ({'seed': 0}, True)
     """
 
-    trees: dict[str, Any]
-    config: dict[str, Any]
+    trees: dict[str, chex.ArrayTree]
+    config: Json
     versions: dict[str, str]
 
 
-def save_artifact(path: str | Path, trees: Mapping[str, Any], *, config: Any = None) -> None:
+def save_artifact(
+    path: str | Path, trees: Mapping[str, chex.ArrayTree], *, config: Json | None = None
+) -> None:
     """Writes trees of arrays and a configuration to one file, whole or not at all.
 
     Args:
@@ -102,7 +105,7 @@ def save_artifact(path: str | Path, trees: Mapping[str, Any], *, config: Any = N
         write_archive(file, body, arrays)
 
 
-def load_artifact(path: str | Path, like: Mapping[str, Any] | None = None) -> Artifact:
+def load_artifact(path: str | Path, like: Mapping[str, chex.ArrayTree] | None = None) -> Artifact:
     """Reads a file that `save_artifact` wrote.
 
     Args:
@@ -150,7 +153,7 @@ def load_artifact(path: str | Path, like: Mapping[str, Any] | None = None) -> Ar
     return Artifact(trees, header["config"], header["versions"])
 
 
-def _to_array(place: str, leaf: Any) -> np.ndarray:
+def _to_array(place: str, leaf: object) -> np.ndarray:
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         raise TypeError(f"`{place}` is a random key. Save `jax.random.key_data(key)` instead.")
     if isinstance(leaf, np.ma.MaskedArray):
@@ -171,14 +174,14 @@ def _to_array(place: str, leaf: Any) -> np.ndarray:
     return array
 
 
-def _path(place: str, keys: tuple[Any, ...]) -> list[str | int]:
+def _path(place: str, keys: KeyPath) -> list[str | int]:
     if len(keys) > MAX_DEPTH:
         raise TypeError(f"`{place[:60]}...` lies deeper than {MAX_DEPTH} levels.")
     return [_key(place, key) for key in keys]
 
 
-def _key(place: str, key: Any) -> str | int:
-    value: Any = str(key)
+def _key(place: str, key: object) -> str | int:
+    value: object = str(key)
     if isinstance(key, DictKey | FlattenedIndexKey):
         value = key.key
     elif isinstance(key, SequenceKey):
@@ -193,7 +196,7 @@ def _key(place: str, key: Any) -> str | int:
     return value
 
 
-def _check_places(entries: list[dict[str, Any]]) -> None:
+def _check_places(entries: list[Json]) -> None:
     seen = set()
     for entry in entries:
         place = json.dumps([entry["tree"], entry["path"]])
@@ -217,7 +220,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _nest(found: dict[str, int], arrays: list[np.ndarray]) -> Any:
+def _nest(found: dict[str, int], arrays: list[np.ndarray]) -> chex.ArrayTree:
     """Nested dictionaries by path; a tree that is one array comes back as that array."""
     if list(found) == ["[]"]:
         return arrays[found["[]"]]
@@ -237,8 +240,8 @@ def _check_template(
     path: Path,
     name: str,
     entries: dict[str, dict[str, int]],
-    arrays: list[dict[str, Any]],
-    template: Any,
+    arrays: list[Json],
+    template: chex.ArrayTree,
 ) -> None:
     if name not in entries:
         raise ArtifactError(
@@ -263,7 +266,6 @@ def _check_template(
             )
 
 
-def _form(leaf: Any) -> tuple[tuple[int, ...], str]:
-    has_form = isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
-    array = leaf if has_form else np.asarray(leaf)
+def _form(leaf: object) -> tuple[tuple[int, ...], str]:
+    array = leaf if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) else np.asarray(leaf)
     return tuple(array.shape), array.dtype.name

@@ -3,23 +3,28 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import chex
 import jax
 import numpy as np
 
 from fisher8_jax._files import write_whole
+from fisher8_jax.artifacts._json import Json
 
 _NAME = "checksums.json"
 
+# Place, shape and dtype of one array.
+Leaf: TypeAlias = list[Any]
 
-def describe(tree: Any) -> list[list[Any]]:
+
+def describe(tree: chex.ArrayTree) -> list[Leaf]:
     """Place, shape and dtype of each leaf, in JSON's own types."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [[jax.tree_util.keystr(keys), *_form(leaf)] for keys, leaf in leaves]
 
 
-def write_checksums(folder: Path, leaves: list[list[Any]]) -> None:
+def write_checksums(folder: Path, leaves: list[Leaf]) -> None:
     """Leaves a record of all files in `folder`, once they are complete."""
     files = {str(path.relative_to(folder)): _digest(path) for path in _files_below(folder)}
     body = {"files": files, "leaves": leaves}
@@ -44,20 +49,20 @@ def find_damage(folder: Path) -> Path | None:
     return None
 
 
-def read_leaves(folder: Path) -> list[list[Any]]:
+def read_leaves(folder: Path) -> list[Leaf]:
     """What `describe` said of the tree that was saved in an intact folder."""
     record = _read(folder)
     return record["leaves"] if record else []
 
 
-def _form(leaf: Any) -> tuple[list[int], str]:
+def _form(leaf: object) -> tuple[list[int], str]:
     if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct):
         return list(leaf.shape), str(leaf.dtype)
     array = np.asarray(leaf)
     return list(array.shape), str(array.dtype)
 
 
-def _read(folder: Path) -> dict[str, Any] | None:
+def _read(folder: Path) -> Json | None:
     try:
         record = json.loads((folder / _NAME).read_bytes())
         return record if record.pop("sha256") == _digest_of(record) else None
@@ -75,5 +80,5 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _digest_of(body: dict[str, Any]) -> str:
+def _digest_of(body: Json) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -20,6 +20,8 @@ from typing import Any, BinaryIO
 import jax.numpy as jnp
 import numpy as np
 
+from fisher8_jax.artifacts._json import Json
+
 FORMAT = "fisher8_jax artifact"
 FORMAT_VERSION = 1
 MAX_HEADER_BYTES = 16 * 2**20
@@ -70,7 +72,7 @@ def block_of(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def write_archive(file: BinaryIO, body: dict[str, Any], arrays: list[np.ndarray]) -> None:
+def write_archive(file: BinaryIO, body: Json, arrays: list[np.ndarray]) -> None:
     """Writes header and blocks."""
     body = {"format": FORMAT, "format_version": FORMAT_VERSION, **body}
     header = json.dumps({"sha256": _digest(_text(body)), "body": body}, sort_keys=True).encode()
@@ -109,7 +111,7 @@ def reading(path: Path) -> Iterator[zipfile.ZipFile]:
             raise damaged(path, f"it cannot be unpacked ({error})") from error
 
 
-def read_header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+def read_header(path: Path, archive: zipfile.ZipFile) -> Json:
     """The header's body, every field checked."""
     names = archive.namelist()
     if _HEADER not in names:
@@ -127,7 +129,7 @@ def read_header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     return body
 
 
-def check_sizes(archive: zipfile.ZipFile, body: dict[str, Any]) -> None:
+def check_sizes(archive: zipfile.ZipFile, body: Json) -> None:
     """Compares the blocks with what the header declares and with the length of the file.
 
     Blocks are not compressed, so a file never needs more memory than its own length.
@@ -145,7 +147,7 @@ def check_sizes(archive: zipfile.ZipFile, body: dict[str, Any]) -> None:
     demand(sum(info.file_size for info in archive.infolist()) <= length, "its arrays overlap")
 
 
-def read_array(archive: zipfile.ZipFile, index: int, entry: dict[str, Any]) -> np.ndarray:
+def read_array(archive: zipfile.ZipFile, index: int, entry: Json) -> np.ndarray:
     """One array, compared with its checksum."""
     block = archive.read(f"array_{index}")
     place = f"{entry['tree']}{entry['path']}"
@@ -171,7 +173,7 @@ def _foreign(path: Path) -> ArtifactError:
     )
 
 
-def _check_version(path: Path, body: dict[str, Any]) -> None:
+def _check_version(path: Path, body: Json) -> None:
     if body.get("format") != FORMAT:
         raise _foreign(path)
     version: Any = body.get("format_version")
@@ -186,7 +188,7 @@ def _check_version(path: Path, body: dict[str, Any]) -> None:
         )
 
 
-def _check_body(body: dict[str, Any]) -> None:
+def _check_body(body: Json) -> None:
     names: Any = body.get("names")
     arrays: Any = body.get("arrays")
     demand("config" in body, "it has no configuration")
@@ -203,7 +205,7 @@ def _check_body(body: dict[str, Any]) -> None:
         demand(_is_text(entry.get("sha256")), "an array has no checksum")
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value: object) -> bool:
     return (
         isinstance(value, list)
         and len(value) <= MAX_DEPTH
@@ -211,7 +213,7 @@ def _is_path(value: Any) -> bool:
     )
 
 
-def _is_shape(value: Any) -> bool:
+def _is_shape(value: object) -> bool:
     # NumPy itself says how many axes there may be; 32 is its oldest answer.
     return (
         isinstance(value, list)
@@ -220,7 +222,7 @@ def _is_shape(value: Any) -> bool:
     )
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
@@ -228,7 +230,7 @@ def _refuse_constant(name: str) -> None:
     raise _BrokenRuleError(f"its header holds {name}")
 
 
-def _text(body: dict[str, Any]) -> bytes:
+def _text(body: Json) -> bytes:
     return json.dumps(body, sort_keys=True, allow_nan=False).encode()
 
 

@@ -1,10 +1,13 @@
 """Configurations: plain JSON that comes back as it went."""
 
 import json
-from typing import Any
+from typing import Any, TypeAlias
+
+# What JSON holds: dictionaries with text keys, lists, text, numbers, booleans and None.
+Json: TypeAlias = dict[str, Any]
 
 
-def check_json(config: Any) -> Any:
+def check_json(config: Json | None) -> Json | None:
     """Returns `config`, or says why JSON would not give it back."""
     try:
         text = json.dumps(config, allow_nan=False)

@@ -4,10 +4,11 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
+import chex
 import jax
 from jax.experimental import multihost_utils
 
@@ -15,6 +16,7 @@ from fisher8_jax._checks import check_count
 from fisher8_jax._extras import needs_extra
 from fisher8_jax._files import lock, write_whole
 from fisher8_jax.artifacts._checksums import (
+    Leaf,
     describe,
     find_damage,
     has_checksums,
@@ -22,7 +24,7 @@ from fisher8_jax.artifacts._checksums import (
     write_checksums,
 )
 from fisher8_jax.artifacts._format import ArtifactError
-from fisher8_jax.artifacts._json import check_json
+from fisher8_jax.artifacts._json import Json, check_json
 
 State = TypeVar("State")
 
@@ -63,7 +65,7 @@ class TrainingCheckpoints:
         *,
         every: int,
         keep: int = 2,
-        config: Mapping[str, Any] | None = None,
+        config: Json | None = None,
     ):
         with needs_extra("checkpoints", package="orbax", needed_by="TrainingCheckpoints"):
             import orbax.checkpoint as ocp
@@ -76,7 +78,7 @@ class TrainingCheckpoints:
         # Held until `close` or the end of the process, also by kill -9.
         self._handle = os.open(self._folder, os.O_RDONLY)
         self._is_writer = jax.process_index() > 0 or lock(self._handle)
-        self._saving: list[list[Any]] = []
+        self._saving: list[Leaf] = []
         self._unusable: set[int] = set()
         options = ocp.CheckpointManagerOptions(
             max_to_keep=keep,
@@ -129,7 +131,7 @@ class TrainingCheckpoints:
         arguments = self._orbax.args.StandardRestore(template)
         return self._manager.restore(step, args=arguments)["state"], step
 
-    def save(self, state: Any, step: int) -> None:
+    def save(self, state: chex.ArrayTree, step: int) -> None:
         """Saves `state` after `step` steps, in the background."""
         self._check_writer()
         self._manager.wait_until_finished()
@@ -227,7 +229,7 @@ class TrainingCheckpoints:
                 f"{_run_name(self._config)}. Give each run a folder of its own."
             )
 
-    def _check_form(self, state: Any, step: int) -> None:
+    def _check_form(self, state: chex.ArrayTree, step: int) -> None:
         wanted, saved = describe(state), read_leaves(self._folder / str(step))
         for ours, theirs in zip(wanted, saved, strict=False):
             if ours != theirs:
@@ -249,10 +251,10 @@ class TrainingCheckpoints:
             )
 
 
-def _run_name(config: Any) -> str:
+def _run_name(config: Json | None) -> str:
     return "a run without a `config`" if config is None else f"the run {json.dumps(config)}"
 
 
-def _text(leaf: list[Any]) -> str:
+def _text(leaf: Leaf) -> str:
     place, shape, dtype = leaf
     return f"{dtype}{shape} at {place or 'the root'}"

@@ -11,12 +11,14 @@ method stays a change of the cotangent at the output, `L z` for `g`, and ordinar
 
 import dataclasses
 import math
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+import chex
 import jax
 import jax.numpy as jnp
 from chex import ArrayTree, Numeric
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from fisher8_jax._checks import check_axis_name_is_bound, check_mask, check_positive, check_weights
 from fisher8_jax._fisher8 import vary_over
@@ -180,7 +182,7 @@ class _Elements(NamedTuple):
         """`dist` with a harmless prediction outside the mask."""
         return jax.tree.map(lambda leaf: zero_outside(leaf, self.where), dist)
 
-    def number(self, dtype: Any) -> Array:
+    def number(self, dtype: DTypeLike) -> Array:
         """How many elements there are, in all places along `axis_name`; at least 1."""
         count = jnp.asarray(math.prod(self.shape), dtype)
         if self.where is not None:
@@ -190,10 +192,10 @@ class _Elements(NamedTuple):
         return jnp.maximum(count, 1)
 
 
-def _deltas(forward: Pass, dist: Family, units: Array) -> Any:
+def _deltas(forward: Pass, dist: Family, units: Array) -> chex.ArrayTree:
     """One backward pass for each whitened output."""
 
-    def pull_back(unit: Array) -> Any:
+    def pull_back(unit: Array) -> chex.ArrayTree:
         vector = unit.reshape(*dist.batch_shape, -1)
         cotangent = jax.tree.leaves(dist.from_vector(vector))
         outputs = forward.outputs

@@ -1,7 +1,6 @@
 """Argument checks of the plots; what is drawn is brought to NumPy here."""
 
-from typing import Any
-
+import chex
 import numpy as np
 
 from fisher8_jax._checks import check_mask, check_targets
@@ -19,7 +18,9 @@ def check_one_target(dist: Predictive) -> int:
     return shape[0]
 
 
-def drawn_targets(dist: Predictive, targets: Any, where: Any) -> tuple[np.ndarray, np.ndarray]:
+def drawn_targets(
+    dist: Predictive, targets: chex.Array, where: chex.Array | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Targets and the mask of points to draw: not masked, and with a finite target."""
     number = check_one_target(dist)
     values = np.asarray(check_targets(targets, (number,)), np.float64)
@@ -31,7 +32,7 @@ def drawn_targets(dist: Predictive, targets: Any, where: Any) -> tuple[np.ndarra
     return values, mask
 
 
-def check_inputs_1d(inputs: Any, number: int, name: str = "inputs") -> np.ndarray:
+def check_inputs_1d(inputs: chex.Array, number: int, name: str = "inputs") -> np.ndarray:
     """One number per prediction as a vector; (points, 1) is accepted."""
     values = np.asarray(inputs, np.float64)
     if values.shape == (number, 1):

@@ -1,6 +1,7 @@
 """The picture of the paper: equal steps for Euclid, and equal steps for the Fisher information."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -50,7 +51,7 @@ def plot_geometry(
     log_variance: float = -1.5,
     *,
     max_kl: float = 0.05,
-    axes: Any = None,
+    axes: np.ndarray | Sequence[Axes] | None = None,
     **kwargs: Any,
 ) -> np.ndarray:
     """Draws eight steps of equal Euclidean length and eight of equal Fisher length, side by side.

@@ -1,6 +1,6 @@
 """Methods against two scores at once: means as stars, spread as covariance ellipses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def plot_pareto_panels(
     panels: Mapping[str, Mapping[str, ArrayLike]],
     *,
     names: tuple[str, str] = ("RMSE", "NLL"),
-    axes: Any = None,
+    axes: np.ndarray | Sequence[Axes] | None = None,
     **kwargs: Any,
 ) -> np.ndarray:
     """Draws one `plot_pareto` per panel, side by side on shared scales, with one legend.

@@ -122,7 +122,7 @@ def plot_pit(
     return finish(ax, "PIT", "share of targets")
 
 
-def _finite_ranks(dist: Predictive, targets: Array, where: Any) -> tuple[np.ndarray, int]:
+def _finite_ranks(dist: Predictive, targets: Array, where: Array | None) -> tuple[np.ndarray, int]:
     """Sorted PIT values of finite predictions, and the number of all points that count."""
     _, drawn = drawn_targets(dist, targets, where)
     ranks = np.asarray(pit(dist, targets), np.float64)[drawn]

@@ -39,7 +39,9 @@ def current_axes(ax: Axes | None) -> Axes:
     return plt.gca() if ax is None else ax
 
 
-def axes_grid(axes: Any, rows: int, columns: int, size: tuple[float, float]) -> np.ndarray:
+def axes_grid(
+    axes: np.ndarray | Sequence[Axes] | None, rows: int, columns: int, size: tuple[float, float]
+) -> np.ndarray:
     """`axes` as an array of the given shape, or a new figure with panels of the given size."""
     if axes is None:
         figure_size = (columns * size[0], rows * size[1])

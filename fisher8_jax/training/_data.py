@@ -1,7 +1,8 @@
 """Rows of data as the loop wants them: batches of many steps and lanes, and held-out blocks."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import chex
 import jax
 import numpy as np
 
@@ -32,10 +33,10 @@ class Data(NamedTuple):
         3
     """
 
-    inputs: Any
-    targets: Any
-    where: Any = None
-    weights: Any = None
+    inputs: chex.ArrayTree
+    targets: chex.Array
+    where: chex.Array | None = None
+    weights: chex.Array | None = None
 
     @property
     def rows(self) -> int:

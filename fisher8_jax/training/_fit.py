@@ -3,14 +3,17 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import chex
 import jax
 import numpy as np
 import optax
+from jax import Array
 
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
+from fisher8_jax.families import Family
 from fisher8_jax.losses import Objective, make_objective
 from fisher8_jax.training._data import Data, Feed
 from fisher8_jax.training._networks import plain_network
@@ -50,12 +53,12 @@ class _Fixed:
     optimizer: optax.GradientTransformation | None
     steps: int
 
-    def __call__(self, settings: Any, factor: Any) -> optax.GradientTransformation:
+    def __call__(self, settings: chex.ArrayTree, factor: Array) -> optax.GradientTransformation:
         return fisher8_optimizer(self.steps) if self.optimizer is None else self.optimizer
 
 
 def fit(
-    predict: Callable[[Params, Any], Any],
+    predict: Callable[[Params, chex.ArrayTree], Family],
     params: Params,
     data: tuple,
     plan: Plan,
@@ -247,15 +250,15 @@ def _objective(name: str) -> Objective:
     return make_objective(name)
 
 
-def _one_lane(tree: Any) -> Any:
+def _one_lane(tree: chex.ArrayTree) -> chex.ArrayTree:
     return jax.tree.map(lambda leaf: jax.numpy.asarray(leaf)[None], tree)
 
 
-def _event_ndim(apply: Apply, params: Params, variables: Variables, inputs: Any) -> int:
+def _event_ndim(apply: Apply, params: Params, variables: Variables, inputs: chex.ArrayTree) -> int:
     """The number of axes of one target, found without computing anything."""
     found = []
 
-    def trace(params: Params, variables: Variables, inputs: Any) -> None:
+    def trace(params: Params, variables: Variables, inputs: chex.ArrayTree) -> None:
         found.append(len(apply(params, variables, inputs)[0].event_shape))
 
     first = jax.tree.map(lambda leaf: leaf[0], (params, variables))

@@ -11,7 +11,7 @@ different length, share one.
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import chex
 import jax
@@ -199,7 +199,7 @@ def train_on_batches(
     return _train_on_batches(task, state, lanes, batches, jnp.asarray(steps, jnp.int32))
 
 
-def pad_steps(tree: Any, length: int) -> Any:
+def pad_steps(tree: chex.ArrayTree, length: int) -> chex.ArrayTree:
     """Every leaf filled up with zeros to `length` steps."""
 
     def pad(leaf: ArrayLike) -> np.ndarray:

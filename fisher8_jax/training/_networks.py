@@ -15,13 +15,13 @@ from fisher8_jax.training._step import Apply, Params, Variables
 
 @dataclasses.dataclass(frozen=True)
 class _Plain:
-    predict: Callable[[Params, Any], Family]
+    predict: Callable[[Params, chex.ArrayTree], Family]
 
     def __call__(
         self,
         params: Params,
         variables: Variables,
-        inputs: Any,
+        inputs: chex.ArrayTree,
         *,
         key: Array | None = None,
         train: bool = False,
@@ -29,7 +29,7 @@ class _Plain:
         return self.predict(params, inputs), variables
 
 
-def plain_network(predict: Callable[[Params, Any], Family]) -> Apply:
+def plain_network(predict: Callable[[Params, chex.ArrayTree], Family]) -> Apply:
     """A network that is a pure function of parameters and inputs.
 
     Example:
@@ -50,7 +50,7 @@ class _Nnx:
         self,
         params: Params,
         variables: Variables,
-        inputs: Any,
+        inputs: chex.ArrayTree,
         *,
         key: Array | None = None,
         train: bool = False,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import numbers
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -63,5 +63,5 @@ class Plan:
         return float("inf") if self.patience is None else self.patience * self.steps
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -1,6 +1,6 @@
 """From the first step to the last: chunks, looks, early stop, checkpoints and a progress bar."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import chex
 import jax
@@ -201,5 +201,5 @@ def _trained(task: Task, run: Run, looks_at: tuple[int, ...]) -> TrainedLanes:
     )
 
 
-def _numpy(tree: chex.ArrayTree) -> Any:
+def _numpy(tree: chex.ArrayTree) -> chex.ArrayTree:
     return jax.tree.map(np.asarray, tree)

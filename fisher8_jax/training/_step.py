@@ -12,7 +12,7 @@ Nothing that a lane computes depends on other lanes, so a step of many lanes is 
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import chex
 import jax
@@ -40,14 +40,14 @@ class Batch(NamedTuple):
         True
     """
 
-    inputs: Any
+    inputs: chex.ArrayTree
     """Whatever the network takes; a tree of arrays with the examples first."""
-    targets: Any
-    rows: Any = None
+    targets: chex.Array
+    rows: chex.Array | None = None
     """The examples' places in the training set, for objectives with a memory."""
-    where: Any = None
+    where: chex.Array | None = None
     """Boolean, False for padding and missing targets; the rank of the predictions."""
-    weights: Any = None
+    weights: chex.Array | None = None
     """The importance of each element; the rank of the predictions."""
 
 
@@ -66,7 +66,7 @@ class Apply(Protocol):
         self,
         params: Params,
         variables: Variables,
-        inputs: Any,
+        inputs: chex.ArrayTree,
         *,
         key: Array | None = None,
         train: bool = False,
@@ -163,7 +163,7 @@ class Lane(NamedTuple):
 
     settings: Settings
     key: Array
-    source: Any = None
+    source: chex.Array | None = None
     """The index of the data set, see `Sources`; None if batches are given."""
 
 

@@ -1,8 +1,8 @@
 """Optax transformations: the length of a step measured on the predictions."""
 
-from fisher8_jax.transforms._averaging import AverageState as AverageState
-from fisher8_jax.transforms._averaging import BestParams as BestParams
-from fisher8_jax.transforms._averaging import track_average as track_average
+from fisher8_jax.transforms._average import AverageState as AverageState
+from fisher8_jax.transforms._average import track_average as track_average
+from fisher8_jax.transforms._best_params import BestParams as BestParams
 from fisher8_jax.transforms._kl_radius import KLRadiusState as KLRadiusState
 from fisher8_jax.transforms._kl_radius import scale_by_kl_radius as scale_by_kl_radius
 from fisher8_jax.transforms._recipe import default_max_kl as default_max_kl
