@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -217,15 +218,13 @@ def test_forward_mode_is_refused(problem):
 
 
 def test_second_call_does_not_retrace(problem, path):
-    traces = 0
+    chex.clear_trace_counter()
 
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def step(params, x, y):
-        nonlocal traces
-        traces += 1
         return gradient(path, params, x, y)
 
     params, x, y = problem
     step(params, x, y)
     step(jax.tree.map(lambda p: 2 * p, params), x + 1, y - 1)
-    assert traces == 1

@@ -81,19 +81,6 @@ def test_record_is_a_pytree_that_vmap_stacks():
     assert len(str(records).splitlines()[0].split("[")) - 1 == 5  # four columns and the note
 
 
-def test_evaluate_is_traced_once():
-    traces = []
-
-    @jax.jit
-    def run(dist, y):
-        traces.append(None)
-        return metrics.evaluate(dist, y)
-
-    for seed in (0, 1):
-        run(*overconfident(24, seed=seed))
-    assert len(traces) == 1
-
-
 def test_counts_are_draws_among_the_usable_rows():
     usable = jnp.array([False, True, True, False, True])
     counts = jax.vmap(draw_counts, in_axes=(0, None))(
