@@ -38,12 +38,16 @@ def advance(state, step):
     return optax.apply_updates(params, updates), optimizer
 
 
-def main(folder: str, result: str, pause: float) -> None:
+def make_params():
     keys = jax.random.split(jax.random.key(0))
-    params = {
+    return {
         "w1": jax.random.normal(keys[0], (2, 8)),
         "w2": 0.1 * jax.random.normal(keys[1], (8, 2)),
     }
+
+
+def main(folder: str, result: str, pause: float) -> None:
+    params = make_params()
 
     def slow_advance(state, step):
         time.sleep(pause)
