@@ -46,6 +46,27 @@ def check_real(name: str, array: ArrayLike) -> Array:
     return array
 
 
+def check_unmasked(name: str, array: object) -> None:
+    """Rejects NumPy's masked arrays, whose mask JAX and scikit-learn do not know."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            f"`{name}` is a masked array, and its mask would be lost. Pass `{name}.data`, and the "
+            f"mask where one is asked for (`where=~{name}.mask`), or `{name}.filled(np.nan)`."
+        )
+
+
+def check_host_array(name: str, array: ArrayLike) -> np.ndarray:
+    """Returns `array` as a NumPy array of numbers in the byte order of this machine."""
+    check_unmasked(name, array)
+    values = np.asarray(array)
+    if not (jnp.issubdtype(values.dtype, np.number) or values.dtype == np.bool_):
+        raise TypeError(
+            f"`{name}` must be an array of numbers, got dtype {values.dtype}. Convert it first, "
+            f"for instance `np.asarray({name}, np.float32)`."
+        )
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
 def check_same_shape(arrays: Mapping[str, ArrayLike]) -> Shape:
     """Returns the one shape that all arrays share, or lists the shapes that differ."""
     shapes = {name: np.shape(array) for name, array in arrays.items()}
@@ -253,9 +274,16 @@ def _expand(name: str, array: Array, shape: Shape) -> Array:
 def _as_array(name: str, array: ArrayLike) -> Array:
     if isinstance(array, Array):
         return array
+    check_unmasked(name, array)
     try:
         return jnp.asarray(array)
     except (TypeError, ValueError) as error:
+        if isinstance(array, np.ndarray):
+            raise TypeError(
+                f"`{name}` must be an array of a dtype that JAX knows, got dtype "
+                f"{array.dtype.str if not array.dtype.isnative else array.dtype}. Convert it "
+                f"first, for instance `{name}.astype(np.float32)`."
+            ) from error
         raise TypeError(f"`{name}` must be an array, got {type(array).__name__}.") from error
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._checks import check_floating
+from fisher8_jax._checks import check_floating, check_host_array
 from fisher8_jax._trees import register_tree
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.families import Family
@@ -54,7 +54,7 @@ class TargetScaler:
         Returns:
             The scaler, with float64 NumPy arrays: a large shift must not lose the last digits.
         """
-        targets = np.asarray(targets)
+        targets = check_host_array("targets", targets)
         if not jnp.issubdtype(targets.dtype, jnp.floating):
             raise TypeError(
                 f"`targets` must be a floating-point array, got dtype {targets.dtype}. Convert it "
@@ -104,7 +104,7 @@ def _moments(targets: np.ndarray, where: Any, weights: Any) -> tuple[np.ndarray,
     values = targets.astype(np.float64)
     factor = np.ones(values.shape)
     if weights is not None:
-        row_weights = np.asarray(weights, np.float64)
+        row_weights = check_host_array("weights", weights).astype(np.float64)
         if row_weights.shape != (len(values),):
             raise ValueError(
                 f"`weights` must hold one number per row, shape ({len(values)},), got "
@@ -112,7 +112,7 @@ def _moments(targets: np.ndarray, where: Any, weights: Any) -> tuple[np.ndarray,
             )
         factor = factor * row_weights.reshape(-1, *(1,) * (values.ndim - 1))
     if where is not None:
-        mask = np.asarray(where, bool)
+        mask = check_host_array("where", where).astype(bool)
         if mask.shape != values.shape:
             raise ValueError(
                 f"`where` must have the shape of the targets, {values.shape}, got {mask.shape}."

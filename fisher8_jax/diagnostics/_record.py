@@ -6,6 +6,8 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
+from fisher8_jax._checks import check_host_array
+
 _SERIES = (
     "losses",
     "validation_losses",
@@ -73,7 +75,7 @@ class TrainingRecord:
         value = getattr(self, name)
         if value is None:
             return None
-        array = np.asarray(value, dtype=np.float64)
+        array = check_host_array(name, value).astype(np.float64)
         if name == "learning_rate" and array.ndim == 0:
             array = array[None]
         if array.ndim != 1:

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from fisher8_jax._checks import check_unmasked
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._checks import (
@@ -194,6 +195,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
             One value per target, in the units of the data and with its constant.
         """
         inputs = self._check_inputs(X)
+        check_unmasked("y", y)
         targets = check_array(
             y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
         )
@@ -270,6 +272,8 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
+        for name, value in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+            check_unmasked(name, value)
         inputs = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         targets = check_array(
             y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
@@ -282,6 +286,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
 
     def _check_inputs(self, X: Any) -> np.ndarray:  # noqa: N803
         check_is_fitted(self)
+        check_unmasked("X", X)
         return self._standardize(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _standardize(self, inputs: np.ndarray) -> np.ndarray:

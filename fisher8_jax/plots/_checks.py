@@ -3,7 +3,7 @@
 import chex
 import numpy as np
 
-from fisher8_jax._checks import check_mask, check_targets
+from fisher8_jax._checks import check_host_array, check_mask, check_targets
 from fisher8_jax.metrics._predictive import Predictive
 
 
@@ -34,7 +34,7 @@ def drawn_targets(
 
 def check_inputs_1d(inputs: chex.Array, number: int, name: str = "inputs") -> np.ndarray:
     """One number per prediction as a vector; (points, 1) is accepted."""
-    values = np.asarray(inputs, np.float64)
+    values = check_host_array(name, inputs).astype(np.float64)
     if values.shape == (number, 1):
         values = values[:, 0]
     if values.shape != (number,):

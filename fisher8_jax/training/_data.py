@@ -6,6 +6,7 @@ import chex
 import jax
 import numpy as np
 
+from fisher8_jax._checks import check_host_array
 from fisher8_jax.training._rows import Folds, batch_rows
 from fisher8_jax.training._step import Batch
 
@@ -44,6 +45,17 @@ class Data(NamedTuple):
         return len(self.targets)
 
 
+def on_host(data: Data) -> Data:
+    """The same data as NumPy arrays of numbers; masked arrays and objects are refused."""
+    parts = data._asdict().items()
+    return Data(
+        *(
+            jax.tree.map(lambda leaf, name=name: check_host_array(name, leaf), part)
+            for name, part in parts
+        )
+    )
+
+
 class Feed:
     """Gathers on the host what the compiled loop is given.
 
@@ -67,7 +79,7 @@ class Feed:
     def __init__(
         self, data: Data, folds: Folds, *, batch_size: int, seed: int, event_ndim: int = 0
     ):
-        self.data = jax.tree.map(np.asarray, data)
+        self.data = on_host(data)
         self.event_ndim = event_ndim
         self.folds = folds
         self.batch_size = batch_size

@@ -15,7 +15,7 @@ from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
 from fisher8_jax.families import Family
 from fisher8_jax.losses import Objective, make_objective
-from fisher8_jax.training._data import Data, Feed
+from fisher8_jax.training._data import Data, Feed, on_host
 from fisher8_jax.training._networks import plain_network
 from fisher8_jax.training._plan import Plan
 from fisher8_jax.training._record import DOCTOR_READOUTS, training_record
@@ -154,7 +154,7 @@ def fit_network(
         >>> fitted = fit_network(*nnx_network(model), (x[:, None], 2 * x), Plan(steps=50))
         >>> nnx.update(model, fitted.params)
     """
-    rows = Data(*data)
+    rows = on_host(Data(*data))
     trained = fit_lanes(
         apply,
         _one_lane(params),
@@ -216,7 +216,7 @@ def fit_lanes(
         >>> trained.params.round(1)
         Array([2., 2., 2.], dtype=float32)
     """
-    rows = Data(*data)
+    rows = on_host(Data(*data))
     _check_rows(rows)
     lanes = len(jax.tree.leaves(params)[0])
     task = Task(

@@ -17,11 +17,12 @@ def test_kills_change_nothing_and_leave_nothing(tmp_path, name):
 @pytest.mark.parametrize(("count", "victim"), [(2, 1), (2, 0), (4, 3)])
 def test_one_of_several_processes_is_killed(tmp_path, count, victim):
     found = processes.attack(tmp_path, count, victim)
+    # The last state that all had saved before step 8; that of step 6 may have been under way.
+    assert found.pop("restarted at step") in (3, 6)
     assert found == {
         f"others that ended within {processes.BOUND} s": count - 1,
         "others that failed": count - 1,
         "others that said why": count - 1,
-        "restarted at step": 6,  # the last state that all had saved before step 8
         "files that differ": 0,
         "files left behind": 0,
     }
