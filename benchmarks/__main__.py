@@ -47,6 +47,9 @@ COMMANDS = {
     "families": Command(
         "benchmarks.experiments.families.command", "Recovery of every family beside tuned Adam."
     ),
+    "doctor": Command(
+        "benchmarks.experiments.doctor.command", "False alarms and hits of the doctor."
+    ),
     "dense": Command(
         "benchmarks.experiments.dense.command", "Disparity of every pixel of a stereo pair."
     ),

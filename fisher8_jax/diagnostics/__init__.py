@@ -1,5 +1,8 @@
 """What happens inside training: local variances, gradient readouts and the doctor."""
 
+from fisher8_jax.diagnostics._collapse import constant_share as constant_share
+from fisher8_jax.diagnostics._collapse import dead_units as dead_units
+from fisher8_jax.diagnostics._collapse import units_without_gradient as units_without_gradient
 from fisher8_jax.diagnostics._doctor import doctor as doctor
 from fisher8_jax.diagnostics._findings import Diagnosis as Diagnosis
 from fisher8_jax.diagnostics._findings import Finding as Finding

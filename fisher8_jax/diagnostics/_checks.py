@@ -7,9 +7,9 @@ from fisher8_jax._checks import check_floating
 from fisher8_jax.families import Family
 
 
-def check_has_batch(batch_shape: tuple[int, ...]) -> None:
+def check_has_batch(batch_shape: tuple[int, ...], *, may_be_empty: bool = False) -> None:
     """Rejects a single prediction where a batch is needed."""
-    if not batch_shape or batch_shape[0] == 0:
+    if not batch_shape or (batch_shape[0] == 0 and not may_be_empty):
         raise ValueError(
             "`dist` must hold a batch of predictions along its first axis, got batch shape "
             f"{batch_shape}. Predict all points at once, for instance with `jax.vmap`."

@@ -1,11 +1,15 @@
 """What the doctor says: findings with the figures behind them."""
 
 import dataclasses
+import math
 import textwrap
 from collections.abc import Mapping
 from typing import Literal
 
 Severity = Literal["error", "warning"]
+
+# What is said before everything else, in this order.
+_FIRST = ("no_data", "non_finite_targets", "target_scale_off", "collapsed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,18 @@ class Finding:
     advice: str
     target: str | None = None
 
+    def as_dict(self) -> dict[str, object]:
+        """The finding as strings and numbers for JSON; figures that are not finite are None."""
+        figures = {name: json_number(value) for name, value in self.figures.items()}
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "sentence": self.sentence,
+            "figures": figures,
+            "advice": self.advice,
+            "target": self.target,
+        }
+
     def __str__(self) -> str:
         place = "" if self.target is None else f" [{self.target}]"
         head = f"{self.severity}: {self.code}{place}"
@@ -48,7 +64,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """All findings, errors first; false in a condition when there is none.
+    """All findings, causes and errors first; false in a condition when there is none.
 
     Example:
         >>> print(Diagnosis(()))
@@ -59,8 +75,19 @@ class Diagnosis:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The codes of the findings, each once, errors first."""
+        """The codes of the findings, each once, in the order of the findings."""
         return tuple(dict.fromkeys(finding.code for finding in self.findings))
+
+    def as_dict(self) -> dict[str, object]:
+        """All findings as strings and numbers, for `json.dumps`.
+
+        Example:
+            >>> import json
+            >>> finding = Finding("overconfident", "error", "Too small.", {"m": 2.0}, "Widen.")
+            >>> json.loads(json.dumps(Diagnosis((finding,)).as_dict()))["findings"][0]["figures"]
+            {'m': 2.0}
+        """
+        return {"findings": [finding.as_dict() for finding in self.findings]}
 
     def __bool__(self) -> bool:
         return bool(self.findings)
@@ -71,6 +98,21 @@ class Diagnosis:
         return "\n\n".join(str(finding) for finding in self.findings)
 
 
+def json_number(value: float) -> float | None:
+    """A Python float, or None where JSON knows no number."""
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
 def sorted_by_severity(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Errors before warnings, otherwise in the order given."""
-    return tuple(sorted(findings, key=lambda finding: finding.severity != "error"))
+    """Causes before what they cause, errors before warnings, otherwise in the order given.
+
+    Data that are missing or of another scale make everything after them unreliable, so they are
+    named first.
+    """
+
+    def place(finding: Finding) -> tuple[int, bool]:
+        first = _FIRST.index(finding.code) if finding.code in _FIRST else len(_FIRST)
+        return first, finding.severity != "error"
+
+    return tuple(sorted(findings, key=place))

@@ -6,13 +6,14 @@ import numpy as np
 
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._record import TrainingRecord
+from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._statistics import Thresholds
 
 _MARGIN = 0.01  # one per cent of the variance
 
 
 def judge_saturation(
-    log_variance: np.ndarray, record: TrainingRecord, limits: Thresholds
+    points: Predictions, record: TrainingRecord, limits: Thresholds
 ) -> list[Finding]:
     """Are log-variances held at a bound, stated in the record or betrayed by ties?
 
@@ -21,12 +22,15 @@ def judge_saturation(
     continuous, so that ties there have probability 0. When all are equal, they are taken to be held
     if they have not moved in the second half of the training: a variance that is learnt does.
     """
+    log_variance, mean = points.log_variance, points.mean
+    if log_variance.size < 2:
+        return []
     stuck = _judge_stuck(log_variance, record)
     if stuck:
         return stuck
     lower, upper = record.log_variance_bounds
-    low = _share_at(log_variance, lower, -1)
-    high = _share_at(log_variance, upper, 1)
+    low = _share_at(log_variance, lower, -1, mean)
+    high = _share_at(log_variance, upper, 1, mean)
     low_steps = _share_at(record.series("smallest_log_variance"), lower, -1)
     high_steps = _share_at(record.series("largest_log_variance"), upper, 1)
     found = []
@@ -72,8 +76,16 @@ def _judge_stuck(log_variance: np.ndarray, record: TrainingRecord) -> list[Findi
     return [Finding("variance_saturated", "warning", sentence, figures, advice)]
 
 
-def _share_at(log_variance: np.ndarray | None, bound: float | None, sign: int) -> float:
-    """The share at `bound`, or tied at the extreme end if no bound is stated."""
+def _share_at(
+    log_variance: np.ndarray | None,
+    bound: float | None,
+    sign: int,
+    mean: np.ndarray | None = None,
+) -> float:
+    """The share at `bound`, or tied at the extreme end if no bound is stated.
+
+    Where the means are tied as well, all of the prediction is constant and no bound is betrayed.
+    """
     if log_variance is None or log_variance.size < 2:
         return 0.0
     towards = sign * log_variance
@@ -83,5 +95,8 @@ def _share_at(log_variance: np.ndarray | None, bound: float | None, sign: int) -
     resolution = 1e3 * np.finfo(np.float32).eps * max(1.0, float(np.abs(log_variance).max()))
     if np.ptp(log_variance) <= max(resolution, _MARGIN):
         return 0.0
-    tied = int(np.sum(towards == towards.max()))
+    is_tied = towards == towards.max()
+    if mean is not None and np.ptp(mean[is_tied]) == 0:
+        return 0.0
+    tied = int(np.sum(is_tied))
     return tied / log_variance.size if tied > max(2, math.log2(log_variance.size)) else 0.0

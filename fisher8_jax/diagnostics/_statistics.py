@@ -3,6 +3,9 @@
 A statement needs two things: it must be *significant*, that is unlikely to be sampling noise, and
 *material*, that is worth a stated number of nats of NLL per target. The first alone would complain
 about every model once there are enough targets; the second alone would complain about small ones.
+
+The tests of predictions take normal scores, which are independent standard normal draws if the
+model is right; their levels are exact or known asymptotically, whatever the family.
 """
 
 import dataclasses
@@ -34,21 +37,18 @@ class Thresholds:
         return abs(deviation) > self.z * error
 
 
-def mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    """The mean of independent values and its standard error; the error of one value is inf."""
-    if values.size < 2:
-        return float(values.mean()), math.inf
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size))
+def two_sided(score: float) -> float:
+    """The probability that a standard normal variable is at least as far from 0."""
+    return math.erfc(abs(score) / math.sqrt(2))
 
 
-def mean_square_and_error(z: np.ndarray) -> tuple[float, float]:
-    """Mean of z^2 and its relative standard error, which is at least that of normal residuals.
+def spread_probability(scores: np.ndarray) -> float:
+    """Of a mean square as far from 1: `n` of them sum to a chi-square variable, two-sided.
 
-    When residuals are small by chance, so is the error estimated from them; `sqrt(2 / n)`, the
-    relative error for normal residuals, keeps this from raising alarms in small samples.
+    By the cube root of Wilson and Hilferty (1931), accurate from a few points on.
     """
-    mean, error = mean_and_error(np.square(z))
-    return mean, max(error / mean if mean > 0 else 0.0, math.sqrt(2 / z.size))
+    error = math.sqrt(2 / scores.size)
+    return two_sided(normal_score(float(np.mean(np.square(scores))), error))
 
 
 def normal_score(ratio: float, relative_error: float) -> float:
@@ -60,11 +60,84 @@ def normal_score(ratio: float, relative_error: float) -> float:
     return (ratio ** (1 / 3) - 1 + relative_error**2 / 9) / (relative_error / 3)
 
 
-def scaling_gain(mean_z_squared: float) -> float:
+def kurtosis_score(scores: np.ndarray) -> float:
+    """How far the sample kurtosis lies above that of normal draws, as a standard normal variable.
+
+    By the transformation of Anscombe and Glynn, Biometrika 70, 1983, for 20 points and more.
+    """
+    n = scores.size
+    centred = scores - scores.mean()
+    kurtosis = float(np.mean(centred**4) / np.mean(centred**2) ** 2)
+    variance = 24 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5))
+    x = (kurtosis - 3 * (n - 1) / (n + 1)) / math.sqrt(variance)
+    skewness = 6 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9))
+    skewness *= math.sqrt(6 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
+    a = 6 + 8 / skewness * (2 / skewness + math.sqrt(1 + 4 / skewness**2))
+    ratio = (1 - 2 / a) / (1 + x * math.sqrt(2 / (a - 4)))
+    return (1 - 2 / (9 * a) - math.copysign(abs(ratio) ** (1 / 3), ratio)) / math.sqrt(2 / (9 * a))
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 1, ties sharing their mean rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def rank_correlation_score(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's rank correlation in standard errors; normal for independent columns."""
+    a, b = ranks(first), ranks(second)
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    return float(np.corrcoef(a, b)[0, 1]) * math.sqrt(first.size - 1)
+
+
+def same_in_all_groups(values: np.ndarray, groups: list[np.ndarray]) -> float:
+    """The probability of rank sums as unequal by chance, by the test of Kruskal and Wallis (1952).
+
+    It holds for values of any distribution; `groups` are the positions of each.
+    """
+    n = values.size
+    centred = ranks(values) - (n + 1) / 2
+    spread = float(np.mean(np.square(centred)))
+    if spread == 0:
+        return 1.0
+    between = sum(g.size * float(centred[g].mean()) ** 2 for g in groups)
+    return chi_square_tail(between * (n - 1) / (n * spread), len(groups) - 1)
+
+
+def without_effect(scores: np.ndarray, design: np.ndarray) -> tuple[float, np.ndarray]:
+    """The F test that no column of `design` explains anything of normal scores.
+
+    Returns:
+        Its probability, and the scores that are left. It does not depend on the scores' scale.
+    """
+    basis = _orthonormal(design)
+    left = scores - basis @ (basis.T @ scores)
+    total, rest = float(np.sum(np.square(scores))), float(np.sum(np.square(left)))
+    degrees, free = basis.shape[1], scores.size - basis.shape[1]
+    if degrees == 0 or total == 0 or free < 1:
+        return 1.0, scores
+    if rest <= 1e-20 * total:  # a perfect line leaves no noise to compare with
+        return 0.0, left
+    # Exact for two columns; else twice the logarithm of the likelihood ratio, by Bartlett's factor.
+    if degrees == 2:
+        return (rest / total) ** (free / 2), left
+    return chi_square_tail((free - 0.5) * math.log(total / rest), degrees), left
+
+
+def _orthonormal(design: np.ndarray) -> np.ndarray:
+    """Columns that span those of `design`, fewer if some are combinations of others."""
+    lengths = np.linalg.norm(design, axis=0)
+    left, values, _ = np.linalg.svd(design / np.where(lengths > 0, lengths, 1), full_matrices=False)
+    return left[:, values > 1e-6 * max(1.0, float(values.max(initial=0.0)))]
+
+
+def scaling_gain(mean_square: float) -> float:
     """Nats gained per target by the best common factor on the variance: `(m - 1 - ln m) / 2`."""
-    if mean_z_squared == 0:
+    if mean_square == 0:
         return math.inf
-    return 0.5 * (mean_z_squared - 1 - math.log(mean_z_squared))
+    return 0.5 * (mean_square - 1 - math.log(mean_square))
 
 
 def error_gain(mse: float, reference_mse: float) -> float:
@@ -75,9 +148,17 @@ def error_gain(mse: float, reference_mse: float) -> float:
 
 
 def chi_square_tail(statistic: float, degrees: int) -> float:
-    """The probability that a chi-square variable exceeds `statistic`, to about a fifth of it."""
-    score = normal_score(statistic / degrees, math.sqrt(2 / degrees))
-    return 1 - NormalDist().cdf(score)
+    """The probability that a chi-square variable exceeds `statistic`, for a few degrees."""
+    if statistic <= 0:
+        return 1.0
+    half = statistic / 2
+    odd = degrees % 2
+    total = math.erfc(math.sqrt(half)) if odd else 0.0
+    # The incomplete gamma function by its recurrence, from 1/2 or 0 upwards.
+    for k in range((degrees + 1) // 2 - odd):
+        power = k + 0.5 * odd
+        total += math.exp(power * math.log(half) - half - math.lgamma(power + 1))
+    return min(total, 1.0)
 
 
 def split_by_distance(

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from fisher8_jax.diagnostics._collapse_rules import judge_dead_units
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._record import TrainingRecord
 from fisher8_jax.diagnostics._statistics import Thresholds, part_means, split_by_distance
@@ -13,7 +14,7 @@ _PARTS, _FEWEST_STEPS = 10, 40
 
 
 def judge_steps(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
-    """Are the steps too large? Nan, a loss that climbed back, or predictions that still jump."""
+    """Are the steps too large? Nan, a loss that climbed back, or predictions that jump."""
     evidence, figures = [], {}
     losses, step_kl = record.series("losses"), record.series("step_kl")
     if losses is not None and not np.isfinite(losses).all():
@@ -25,13 +26,7 @@ def judge_steps(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
             if rise > limits.material and limits.is_significant(rise, error):
                 evidence.append(f"the training loss ended {rise:.3g} nats above its {name}")
                 figures[f"rise_above_{name.replace(' ', '_')}"] = rise
-    if step_kl is not None:
-        final = float(np.median(step_kl[-max(1, step_kl.size // _PARTS) :]))
-        if not final <= limits.material:
-            evidence.append(
-                f"single steps still move the predictions by {final:.3g} nats per target at the end"
-            )
-            figures["final_step_kl"] = final
+    if step_kl is not None and step_kl.size:
         violent = float(np.mean(step_kl > 1))
         if violent > 0.01:
             evidence.append(
@@ -60,6 +55,37 @@ def _rises(record: TrainingRecord, losses: np.ndarray) -> dict[str, tuple[float,
 def _tenths(record: TrainingRecord, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rate = record.series("learning_rate")
     return part_means(split_by_distance(losses, _PARTS, rate))
+
+
+def judge_noise_walk(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+    """Do the last steps still move the predictions, without lowering the loss any more?
+
+    At an optimum the gradient of a batch is noise, and a step that follows it is a step at random.
+    """
+    step_kl, losses = record.series("step_kl"), record.series("losses")
+    if step_kl is None or not step_kl.size or judge_steps(record, limits):
+        return []
+    final = float(np.median(step_kl[-max(1, step_kl.size // _PARTS) :]))
+    if final <= limits.material:
+        return []
+    figures = {"final_step_kl": final}
+    still = "."
+    if losses is not None and losses.size >= _FEWEST_STEPS and np.isfinite(losses).all():
+        means, errors = _tenths(record, losses)
+        drop, error = means[-2] - means[-1], math.hypot(errors[-2], errors[-1])
+        if drop > limits.material and limits.is_significant(drop, error):
+            return []  # still learning: long steps are no fault
+        figures["last_drop_in_nats"] = float(drop)
+        still = f", while the last tenth lowered the loss by no more than {max(drop, 0.0):.2g}."
+    sentence = (
+        f"Training ended in a walk at random: single steps still moved the predictions by "
+        f"{final:.3g} nats per target{still}"
+    )
+    advice = (
+        f"Let the learning rate or `max_kl` decay to zero ({_rate(record)}), average the "
+        "parameters over the last steps, or take larger batches."
+    )
+    return [Finding("noise_walk", "error", sentence, figures, advice)]
 
 
 def judge_progress(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
@@ -117,14 +143,19 @@ def judge_target_scale(record: TrainingRecord, limits: Thresholds) -> list[Findi
     """
     mean = 0.0 if record.target_mean is None else record.target_mean
     std = 1.0 if record.target_std is None else record.target_std
+    return scale_finding(mean, std, "the network is trained on targets")
+
+
+def scale_finding(mean: float, std: float, who: str) -> list[Finding]:
+    """The finding about targets of a mean and a standard deviation, if they are far off."""
     log_std = -math.inf if std == 0 else math.log(std)
     distance = 0.5 * (std**2 + mean**2 - 1) - log_std
     if distance <= 1:
         return []
     sentence = (
-        f"The scale of the targets is off: the network is trained on targets of mean {mean:.4g} "
-        f"and standard deviation {std:.4g}, {distance:.3g} nats from the mean 0 and standard "
-        "deviation 1 that it starts from."
+        f"The scale of the targets is off: {who} of mean {mean:.4g} and standard deviation "
+        f"{std:.4g}, {distance:.3g} nats from the mean 0 and standard deviation 1 that a fresh "
+        "network starts from."
     )
     figures = {"target_mean": mean, "target_std": std, "distance_in_nats": distance}
     advice = (
@@ -151,6 +182,11 @@ def judge_starvation(record: TrainingRecord, limits: Thresholds) -> list[Finding
     return [Finding("points_starved", "warning", sentence, figures, advice)]
 
 
+def _rate(record: TrainingRecord) -> str:
+    rate = record.series("learning_rate")
+    return "it ended too high" if rate is None else f"it ended at {rate[-1]:.3g}"
+
+
 def _lower(record: TrainingRecord) -> str:
     rate = record.series("learning_rate")
     return "Lower it" if rate is None else f"Lower it from {rate.max():.3g}"
@@ -161,6 +197,12 @@ def _raise(record: TrainingRecord) -> str:
     return "Raise it" if rate is None else f"Raise it from {rate.max():.3g}"
 
 
-TRAINING_RULES = (judge_steps, judge_progress, judge_overfitting)
+TRAINING_RULES = (
+    judge_steps,
+    judge_noise_walk,
+    judge_progress,
+    judge_overfitting,
+    judge_dead_units,
+)
 # Possible causes: said only next to something that went wrong.
 CAUSE_RULES = (judge_target_scale, judge_starvation)

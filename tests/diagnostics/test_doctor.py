@@ -7,8 +7,8 @@ from fisher8_jax.diagnostics import doctor
 from tests.diagnostics.trainings import Setup, train_all
 
 HEALTHY = {
-    **{f"seed {seed}": Setup(seed) for seed in range(6)},
-    **{f"higher frequency, seed {seed}": Setup(seed, frequency=4.0) for seed in (10, 11)},
+    **{f"seed {seed}": Setup(seed) for seed in range(4)},
+    **{f"higher frequency, seed {seed}": Setup(seed, frequency=4.0) for seed in (10,)},
     **{
         f"constant learning rate, seed {seed}": Setup(seed, learning_rate=0.003, decay=0.0)
         for seed in (20, 21)
@@ -35,14 +35,30 @@ FAULTY = {
         "mean_worse_than_unit_variance",
     ),
 }
+# The faults after their advice was followed.
+CURED = {
+    "too few points, seen in validation": Setup(2, points=40, steps=24, decay=0.0),  # stopped
+    "variance clipped from below": Setup(5),
+    "start outside the clip": Setup(6),
+    "learning rate 3": Setup(7, learning_rate=0.03),
+    "learning rate 0.5": Setup(8, learning_rate=0.05),
+    "learning rate 1e-4": Setup(9, learning_rate=3e-3, decay=0.0),
+    "stopped early": Setup(10, learning_rate=0.002, steps=400, decay=0.0),
+    "targets times 100": Setup(11),
+    "targets plus 100": Setup(12),
+    "targets times 1e30": Setup(13),
+    "high frequency by NLL": Setup(14, frequency=12.0, warm_up=0.5),
+}
 REFERENCE = FAULTY["high frequency by NLL"][0]._replace(unit_variance=1.0)
 
 
 @pytest.fixture(scope="module")
 def runs():
     """All trainings, in one compiled program."""
-    setups = [*HEALTHY.values(), *(setup for setup, _ in FAULTY.values()), REFERENCE]
-    return dict(zip([*HEALTHY, *FAULTY, "reference"], train_all(setups), strict=True))
+    faulty = [setup for setup, _ in FAULTY.values()]
+    names = [*HEALTHY, *FAULTY, *(f"cured {name}" for name in CURED), "reference"]
+    setups = [*HEALTHY.values(), *faulty, *CURED.values(), REFERENCE]
+    return dict(zip(names, train_all(setups), strict=True))
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -63,6 +79,14 @@ def test_names_the_fault(runs, name):
     finding = next(f for f in diagnosis.findings if f.code == expected)
     assert finding.figures
     assert finding.advice in str(diagnosis).replace("\n    ", " ")
+
+
+@pytest.mark.parametrize("name", CURED)
+def test_following_the_advice_improves_the_model(runs, name):
+    (ill, targets, _), (cured, _, record) = runs[name], runs[f"cured {name}"]
+    before, after = ill.nll(targets).mean(), cured.nll(targets).mean()
+    assert not before <= after + 0.01, (before, after)  # or before is nan
+    assert FAULTY[name][1] not in doctor(cured, targets, record=record).codes
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ class Setup(NamedTuple):
     scale_rate: float = 1.0  # factor on the gradient of the log-variance
     label_noise: float = 0.0  # added to the training targets only
     unit_variance: float = 0.0  # 1 for a fit with unit variance
+    warm_up: float = 0.0  # share of the steps with unit variance
 
 
 def draw(setup, key, number):
@@ -81,12 +82,14 @@ def train(setup):
     params = initial(setup, key_net)
     optimizer = optax.scale_by_adam()
 
-    def loss(params):
-        return jnp.mean(predict(setup, params, x).nll(scaled), where=used)
+    def loss(params, count):
+        is_early = (count < setup.warm_up * setup.steps).astype(FLOAT)
+        now = setup._replace(unit_variance=jnp.maximum(setup.unit_variance, is_early))
+        return jnp.mean(predict(now, params, x).nll(scaled), where=used)
 
     def step(carry, count):
         params, state = carry
-        value, gradient = jax.value_and_grad(loss)(params)
+        value, gradient = jax.value_and_grad(loss)(params, count)
         updates, state = optimizer.update(gradient, state)
         decay = 1 - 0.5 * setup.decay * (1 - jnp.cos(jnp.pi * count / setup.steps))
         rate = jnp.where(count < setup.steps, setup.learning_rate * decay, 0.0)

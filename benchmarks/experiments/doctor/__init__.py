@@ -1,0 +1,1 @@
+"""False alarms and hits of the doctor, family by family."""

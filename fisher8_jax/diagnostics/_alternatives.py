@@ -1,0 +1,144 @@
+"""Another family that would explain the same targets better, and how a spread is repaired."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from fisher8_jax.diagnostics._scores import Predictions
+from fisher8_jax.families import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Laplace,
+    LowRankGaussian,
+    MultivariateGaussian,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+    StudentTLearnedDf,
+    VonMises,
+    ZeroInflatedPoisson,
+)
+
+_DEGREES_OF_FREEDOM = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0)
+
+# Families whose standard deviations can be multiplied by a factor.
+_SCALABLE = (Gaussian, Laplace, StudentT, StudentTLearnedDf)
+_NORMAL = (Gaussian, MultivariateGaussian, LowRankGaussian)
+_COUNTS = (Poisson, NegativeBinomial, ZeroInflatedPoisson)
+# Their mean is no value that a target could be expected to be near to.
+_WITHOUT_ORDER = (Categorical, VonMises)
+
+
+@dataclasses.dataclass(frozen=True)
+class FamilyFacts:
+    """What advice has to know about the family of the predictions.
+
+    Args:
+        name: of the class.
+        is_ordered: whether targets are larger or smaller than the mean in a meaningful way.
+        is_scalable: whether the standard deviations can be multiplied by a factor.
+        is_normal: whether every target is predicted to be normal.
+        is_poisson: whether counts are predicted without a spread of their own.
+        is_discrete: whether targets are counts or classes.
+        has_location: whether a mean and a scale can be moved freely, as scaled targets need.
+    """
+
+    name: str
+    is_ordered: bool
+    is_scalable: bool
+    is_normal: bool
+    is_poisson: bool
+    is_discrete: bool
+    has_location: bool
+
+    @classmethod
+    def of(cls, family: type) -> "FamilyFacts":
+        """The facts about a class; about an unknown one no more than that it is ordered."""
+        return cls(
+            name=family.__name__,
+            is_ordered=not issubclass(family, _WITHOUT_ORDER),
+            is_scalable=issubclass(family, _SCALABLE),
+            is_normal=issubclass(family, _NORMAL),
+            is_poisson=issubclass(family, Poisson),
+            is_discrete=issubclass(family, (*_COUNTS, Bernoulli, Categorical)),
+            has_location=issubclass(family, (*_SCALABLE, *_NORMAL)),
+        )
+
+    def recalibrate(self, factor: float) -> str:
+        """How to repair the spread of trained predictions."""
+        if self.is_scalable:
+            return (
+                f"Multiply the predicted standard deviations by {factor:.3g} (fit the factor on "
+                "held-out data with `calibration.VarianceScaling`)"
+            )
+        if self.is_discrete:
+            return "Train the model again"
+        return "Recalibrate on held-out data with `calibration.IsotonicPIT`"
+
+
+def student_t_gain(scores: np.ndarray) -> tuple[float, float]:
+    """Nats per target by which the best Student-t explains scores better than the best normal.
+
+    Returns:
+        The gain and the degrees of freedom.
+    """
+    square = np.square(scores)
+    normal = -0.5 * (1 + math.log(2 * math.pi * float(square.mean())))
+    fits = [(_student_t_likelihood(square, df) - normal, df) for df in _DEGREES_OF_FREEDOM]
+    return max(fits)
+
+
+def _student_t_likelihood(square: np.ndarray, df: float) -> float:
+    """Mean log-density at the best scale, found by expectation and maximisation."""
+    scale_sq = float(square.mean())
+    for _ in range(40):
+        scale_sq = float(np.mean((df + 1) * square / (df + square / scale_sq)))
+    constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2)
+    constant -= 0.5 * math.log(df * math.pi * scale_sq)
+    return constant - (df + 1) / 2 * float(np.mean(np.log1p(square / (df * scale_sq))))
+
+
+def best_count_family(points: Predictions) -> tuple[str, float]:
+    """Which family of counts explains the targets best at the predicted means of a Poisson.
+
+    One common parameter is fitted for each: the concentration of a negative binomial, or the share
+    of additional zeros.
+
+    Returns:
+        Its name and the nats per target that it gains over the Poisson.
+    """
+    targets, mean = jnp.asarray(points.targets), jnp.asarray(points.mean)
+    poisson = float(Poisson(jnp.log(mean)).nll(targets).mean())
+    candidates: dict[str, tuple[Callable[[Array], Array], np.ndarray]] = {
+        "NegativeBinomial": (
+            lambda value: _negative_binomial(targets, mean, value),
+            np.linspace(-4.0, 6.0, 41),
+        ),
+        "ZeroInflatedPoisson": (
+            lambda value: _zero_inflated(targets, mean, value),
+            np.linspace(-5.0, 4.0, 41),
+        ),
+    }
+    gains = {}
+    for name, (nll, grid) in candidates.items():
+        values = np.asarray(jax.lax.map(nll, jnp.asarray(grid, mean.dtype)))
+        gains[name] = poisson - float(np.nanmin(values))
+    best = max(gains, key=lambda name: gains[name])
+    return best, gains[best]
+
+
+def _negative_binomial(targets: Array, mean: Array, log_concentration: Array) -> Array:
+    concentration = jnp.full_like(mean, log_concentration)
+    return NegativeBinomial(jnp.log(mean), concentration).nll(targets).mean()
+
+
+def _zero_inflated(targets: Array, mean: Array, logit: Array) -> Array:
+    # The rate is raised so that the mean of the counts stays as predicted.
+    rate = jnp.log(mean) + jax.nn.softplus(logit)
+    return ZeroInflatedPoisson(jnp.full_like(mean, logit), rate).nll(targets).mean()

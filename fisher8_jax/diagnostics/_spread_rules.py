@@ -1,0 +1,183 @@
+"""Rules of the doctor about the width and the shape of one target's predictions."""
+
+import math
+
+import numpy as np
+
+from fisher8_jax.diagnostics._alternatives import FamilyFacts, best_count_family, student_t_gain
+from fisher8_jax.diagnostics._findings import Finding
+from fisher8_jax.diagnostics._scores import Predictions
+from fisher8_jax.diagnostics._statistics import (
+    Thresholds,
+    kurtosis_score,
+    same_in_all_groups,
+    scaling_gain,
+    spread_probability,
+    two_sided,
+)
+
+# Points per group and number of groups when calibration is compared across predicted variances.
+_GROUP_SIZE, _MOST_GROUPS = 40, 5
+
+# Kurtosis of fewer points is not worth a test.
+_FEWEST_FOR_TAILS = 30
+
+
+def judge_spread(points: Predictions, family: FamilyFacts, limits: Thresholds) -> list[Finding]:
+    """Is the predicted variance right on average? The squares of the scores must average 1."""
+    mean_score = float(np.mean(np.square(points.score)))
+    gain = scaling_gain(mean_score)
+    if spread_probability(points.score) > limits.significance or gain <= limits.material:
+        return []
+    outside = float(np.mean(np.abs(points.pit - 0.5) > 0.45))
+    mean = float(np.mean(np.square(points.z)))
+    figures = {
+        "mean_z_squared": mean,
+        "mean_score_squared": mean_score,
+        "outside_90": outside,
+        "gain_in_nats": gain,
+    }
+    said = (
+        f"squared normal scores average {mean_score:.3g} ± {math.sqrt(2 / points.z.size):.2g} "
+        f"where 1 is right, and {100 * outside:.1f} % of the targets lie outside the 90 % intervals"
+    )
+    if mean_score > 1:
+        return [_too_narrow(points, family, limits, said, figures)]
+    sentence = f"The predicted spread is too large: {said}."
+    advice = (
+        f"{family.recalibrate(math.sqrt(mean))}; against the cause, train the scale for longer, "
+        "lower any floor of the variance, or free the mean so that the variance need not cover "
+        "for it."
+    )
+    return [Finding("variance_inflated", "warning", sentence, figures, advice)]
+
+
+def _too_narrow(
+    points: Predictions,
+    family: FamilyFacts,
+    limits: Thresholds,
+    said: str,
+    figures: dict[str, float],
+) -> Finding:
+    if family.is_poisson:
+        name, gain = best_count_family(points)
+        if gain > limits.material:
+            return _overdispersed(name, said, figures | {"gain_of_family": gain})
+    sentence = f"The predicted spread is too small: {said}."
+    factor = math.sqrt(figures["mean_z_squared"])
+    advice = (
+        f"{family.recalibrate(factor)}; against the cause, stop earlier, regularise, or train on "
+        "more data."
+    )
+    return Finding("overconfident", "error", sentence, figures, advice)
+
+
+def _overdispersed(name: str, said: str, figures: dict[str, float]) -> Finding:
+    gain = figures["gain_of_family"]
+    meaning = {
+        "NegativeBinomial": "has a spread of its own",
+        "ZeroInflatedPoisson": "has zeros of its own",
+    }[name]
+    sentence = f"The counts vary more than a Poisson allows, whose variance is its mean: {said}."
+    advice = (
+        f"Predict `families.{name}`, which {meaning}: with one common parameter it gains "
+        f"{gain:.3g} nats per target at the same means."
+    )
+    return Finding("overdispersed", "error", sentence, figures, advice)
+
+
+def judge_places(points: Predictions, family: FamilyFacts, limits: Thresholds) -> list[Finding]:
+    """Does the variance stand where the errors are? Scores must not depend on the predicted one."""
+    points = points.with_moments()
+    groups = variance_groups(points)
+    if len(groups) < 2:
+        return []
+    ratios = group_ratios(points, groups)
+    gain = float(np.mean([scaling_gain(ratio) for ratio in ratios]))
+    # Part of the gain is sampling noise: a group's mean square has the variance 2 / size.
+    gain -= 0.5 * (len(groups) - 1) / points.score.size
+    probability = same_in_all_groups(np.abs(points.score), groups)
+    if probability > limits.significance or gain <= limits.material:
+        return []
+    where = "smallest" if ratios[0] > ratios[-1] else "largest"
+    sentence = (
+        "The predicted variance is large and small in the wrong places: from the smallest to the "
+        "largest predicted variances, squared normal scores relative to their mean are "
+        f"{', '.join(f'{ratio:.2g}' for ratio in ratios)}, where 1 is right everywhere."
+    )
+    figures = {
+        "smallest_group": float(ratios[0]),
+        "largest_group": float(ratios[-1]),
+        "probability": probability,
+        "gain_in_nats": gain,
+    }
+    advice = (
+        f"Predictions with the {where} variances are the least to be trusted. Give the scale more "
+        "training or capacity, or less of both if it fits noise; no common factor cures this."
+    )
+    return [Finding("variance_misplaced", "warning", sentence, figures, advice)]
+
+
+def variance_groups(points: Predictions, *, most: int = _MOST_GROUPS) -> list[np.ndarray]:
+    """Positions of the points, in groups of rising predicted variance."""
+    number = min(most, points.z.size // _GROUP_SIZE)
+    if number < 2 or np.ptp(points.log_variance) < 1e-3 or not np.any(points.score):
+        return []
+    return np.array_split(np.argsort(points.log_variance, kind="stable"), number)
+
+
+def group_ratios(points: Predictions, groups: list[np.ndarray]) -> np.ndarray:
+    """Mean square of each group's scores over that of all."""
+    square = np.square(points.score)
+    return np.array([square[group].mean() for group in groups]) / square.mean()
+
+
+def judge_tails(points: Predictions, family: FamilyFacts, limits: Thresholds) -> list[Finding]:
+    """Are there more far targets than the family allows? By the kurtosis of the scores.
+
+    A variance in the wrong places makes tails heavy, too; if the rule about places speaks, points
+    of like predicted variance are brought to one scale first.
+    """
+    if family.is_discrete or points.score.size < _FEWEST_FOR_TAILS or not np.ptp(points.score):
+        return []
+    if judge_places(points, family, limits):
+        points = points.with_moments()
+        groups = variance_groups(points, most=points.score.size)
+        ratios = group_ratios(points, groups)
+        scores = np.concatenate(
+            [points.score[g] / math.sqrt(r) for g, r in zip(groups, ratios, strict=True) if r > 0]
+        )
+    else:
+        scores = points.score
+    excess = kurtosis_score(scores)
+    if excess < 0 or two_sided(excess) > limits.significance:
+        return []
+    gain, df = student_t_gain(scores)
+    if gain <= limits.material:
+        return []
+    far = float(np.mean(np.abs(scores) > 3 * scores.std()))
+    sentence = (
+        f"The tails are heavier than {family.name} allows: {100 * far:.2g} % of the normal scores "
+        "lie beyond three standard deviations, where 0.27 % would; as a Student-t they would have "
+        f"about {df:g} degrees of freedom."
+    )
+    figures = {"beyond_3": far, "df": df, "kurtosis_score": excess, "gain_in_nats": gain}
+    return [Finding("heavy_tails", "warning", sentence, figures, _tail_advice(family, gain, df))]
+
+
+def _tail_advice(family: FamilyFacts, gain: float, df: float) -> str:
+    if family.is_normal or family.name == "Laplace":
+        return (
+            f"Predict `families.StudentT` with df = {df:g}, or `families.StudentTLearnedDf`: about "
+            f"{gain:.3g} nats per target, and far targets pull less. Then look at the far targets: "
+            "some may be errors of measurement."
+        )
+    if family.name in ("StudentT", "StudentTLearnedDf"):
+        return "Use fewer degrees of freedom, and look at the far targets for errors."
+    return (
+        "Look at the far targets for errors; use a family with heavier tails, or recalibrate on "
+        "held-out data with `calibration.IsotonicPIT`."
+    )
+
+
+SPREAD_RULES = (judge_tails, judge_spread, judge_places)

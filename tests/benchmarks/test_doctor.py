@@ -1,0 +1,29 @@
+"""The benchmark of the doctor: small, and what is stored holds what the page says."""
+
+import argparse
+
+from benchmarks.experiments.doctor import command
+from benchmarks.experiments.families.problems import PROBLEMS
+from benchmarks.machinery.store import DEFAULT_RESULTS, Store
+
+
+def test_one_family_end_to_end(tmp_path):
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    small = ["--draws", "2", "--faulty-draws", "1", "--families", "Gaussian"]
+    args = parser.parse_args(
+        [*small, "--results", str(tmp_path), "--docs", str(tmp_path / "table.txt")]
+    )
+    assert command.run(args) == 0
+    row = Store(tmp_path).read("doctor/gaussian")
+    assert row["alarms"] == {}
+    assert {hit["named"] for hit in row["hits"].values()} == {1}
+    assert "| Gaussian | 0 |" in (tmp_path / "table.txt").read_text()
+
+
+def test_no_rule_alarms_on_more_than_two_per_cent_of_true_models():
+    rows = [c["result"] for c in Store(DEFAULT_RESULTS).cells("doctor") if "family" in c["spec"]]
+    assert {row["family"] for row in rows} <= set(PROBLEMS)
+    for row in rows:
+        assert row["draws"] == 200
+        assert max(row["alarms"].values(), default=0) <= 0.02 * 200, row

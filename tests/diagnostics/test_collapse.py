@@ -1,0 +1,133 @@
+"""Networks that stop looking at their input, seen by functions, by the record and by the doctor."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from fisher8_jax import Gaussian, fisher8
+from fisher8_jax.diagnostics import (
+    TrainingRecord,
+    constant_share,
+    dead_units,
+    doctor,
+    units_without_gradient,
+)
+from tests.diagnostics import relu_trainings
+from tests.diagnostics.relu_trainings import Setup
+
+HEALTHY, TOO_LONG = Setup(0.003), Setup(0.3, decay=0.0)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    healthy, too_long = relu_trainings.train_all([HEALTHY, TOO_LONG])
+    return {"healthy": healthy, "too long": too_long}
+
+
+def test_too_long_steps_kill_a_relu_network_and_the_doctor_says_so(runs):
+    dist, targets, record = runs["too long"]
+    assert record.dead_share["the second layer"] == 1.0
+    assert record.constant_share[0] < 0.5 < record.constant_share[-1] == 1.0
+    diagnosis = doctor(dist, targets, record=record)
+    assert diagnosis.codes[0] == "collapsed"
+    finding = diagnosis.findings[0]
+    assert finding.figures["dead_share_the second layer"] == 1.0
+    assert finding.figures["first_step"] == np.argmax(record.constant_share > 0.5)
+    assert "dead_units" in diagnosis.codes
+    # It used to advise a larger learning rate here.
+    assert not {"mean_uninformative", "learning_rate_too_low"} & set(diagnosis.codes)
+    assert "smaller learning rate" in finding.advice
+    assert doctor(dist, targets).codes[0] == "collapsed"  # seen without a record, too
+
+
+def test_shorter_steps_cure_the_collapse(runs):
+    (ill, targets, _), (well, _, record) = runs["too long"], runs["healthy"]
+    assert well.nll(targets).mean() < ill.nll(targets).mean() - 0.3
+    assert not doctor(well, targets, record=record)
+
+
+def test_dead_units_and_their_gradients_agree_with_the_layer():
+    x = jax.random.normal(jax.random.key(0), (50, 3))
+    kernel = jax.random.normal(jax.random.key(1), (3, 6)).at[:, 2].set(0.0)
+    bias = jnp.zeros(6).at[2].set(-1.0).at[4].set(-100.0)
+
+    def layer(kernel):
+        return jax.nn.relu(x @ kernel + bias[None])
+
+    expected = [False, False, True, False, True, False]
+    assert dead_units(layer(kernel)).tolist() == expected
+    assert jax.jit(dead_units)(layer(kernel).astype(jnp.bfloat16)).tolist() == expected
+    gradient = jax.grad(lambda k: jnp.sum(jnp.sin(layer(k))))(kernel)
+    assert units_without_gradient(gradient).tolist() == expected
+    # A unit that lives only in padding is dead.
+    padded = layer(kernel).at[0, 2].set(1.0)
+    assert dead_units(padded, where=jnp.arange(50) > 0).tolist() == expected
+    assert dead_units(padded)[2] == False  # noqa: E712, an array
+    stacked = jax.vmap(dead_units)(jnp.stack([padded, layer(kernel)]))
+    assert stacked.sum(axis=1).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64, jnp.bfloat16])
+def test_constant_share_counts_the_rows_that_do_not_move(dtype):
+    x = jnp.linspace(-1, 1, 20, dtype=dtype)
+
+    def predict(x):
+        return Gaussian(jax.nn.relu(x - 0.5), jnp.zeros_like(x))
+
+    share = jax.jit(lambda x: constant_share(predict, x))(x)
+    assert float(share) == pytest.approx(float(np.mean(np.asarray(x, np.float64) <= 0.5)))
+    assert constant_share(lambda x: Gaussian(jnp.zeros_like(x), x), x) == 0  # only the variance
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match=r"`activations` must hold points and.*\(3,\)"):
+        dead_units(jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"`kernel_gradient` must have units along.*\(3,\)"):
+        units_without_gradient(jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"`dist` must hold one prediction per input"):
+        constant_share(lambda x: Gaussian(x[:1], x[:1]), jnp.arange(3.0))
+    with pytest.raises(ValueError, match=r"`dead_share` must hold shares from 0 to 1, got 3"):
+        TrainingRecord(dead_share={"hidden": 3})
+
+
+def test_noise_walk_is_named_and_a_decay_cures_it():
+    """Fisher8 gradients have unit length: under a constant rate the steps never get shorter."""
+    key_x, key_y, key_rows = jax.random.split(jax.random.key(0), 3)
+    x = jax.random.normal(key_x, (1024, 3))
+    y = x[:, 0] + jax.random.normal(key_y, (1024,))
+    train_x, train_y, test_x, test_y = x[:512], y[:512], x[512:], y[512:]
+    rows = jax.random.randint(key_rows, (200, 16), 0, 512)
+
+    def predict(params, x):
+        return Gaussian(x @ params["mean"], jnp.full(x.shape[0], params["log_variance"]))
+
+    def train(schedule):
+        optimizer = optax.sgd(schedule)
+        params = {"mean": jnp.zeros(3), "log_variance": jnp.zeros(())}
+
+        def step(carry, rows):
+            params, state = carry
+            x, y = train_x[rows], train_y[rows]
+            gradient = jax.grad(lambda p: fisher8(predict(p, x)).nll(y).mean())(params)
+            updates, state = optimizer.update(gradient, state)
+            new = optax.apply_updates(params, updates)
+            before = predict(params, x)
+            return (new, state), (before.nll(y).mean(), before.kl(predict(new, x)).mean())
+
+        (params, _), notes = jax.lax.scan(step, (params, optimizer.init(params)), rows)
+        return predict(params, test_x), *notes
+
+    found, scores = {}, {}
+    for name, schedule in {"walk": 0.2, "decay": optax.linear_schedule(0.2, 0.0, 200)}.items():
+        dist, losses, step_kl = jax.jit(lambda s=schedule: train(s))()
+        record = TrainingRecord(losses=losses, step_kl=step_kl, target_mean=0.0, target_std=1.4)
+        found[name] = doctor(dist, test_y, record=record)
+        scores[name] = float(dist.nll(test_y).mean())
+    assert "noise_walk" in found["walk"].codes, str(found["walk"])
+    assert (
+        "decay to zero" in next(f for f in found["walk"].findings if f.code == "noise_walk").advice
+    )
+    assert not found["decay"], str(found["decay"])
+    assert scores["decay"] < scores["walk"] - 0.02
