@@ -1,7 +1,7 @@
 """Targets to unit scale and predictions back, with the variance scaled as it must be."""
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,9 @@ from jax import Array
 
 from fisher8_jax._checks import check_floating, check_host_array
 from fisher8_jax._trees import register_tree
-from fisher8_jax.ensembles import Mixture
-from fisher8_jax.families import Family
+from fisher8_jax.families import Predictive
+
+SomePredictive = TypeVar("SomePredictive", bound=Predictive)
 
 
 @register_tree
@@ -24,8 +25,9 @@ class TargetScaler:
     variance by `scale`, or forgets to.
 
     Args:
-        shift: subtracted from the targets, the shape of one row of targets.
-        scale: positive, the same shape.
+        shift: subtracted from the targets, the shape of one row of targets. None for no shift,
+            for families of positive targets.
+        scale: positive, the shape of one row of targets.
 
     Example:
         >>> import jax.numpy as jnp
@@ -43,51 +45,65 @@ class TargetScaler:
     scale: Any
 
     @classmethod
-    def fit(cls, targets: Any, *, where: Any = None, weights: Any = None) -> Self:
+    def fit(
+        cls,
+        targets: Any,
+        *,
+        where: Any = None,
+        weights: Any = None,
+        shift: bool = True,
+        skip_nan: bool = False,
+    ) -> Self:
         """Mean and population standard deviation of the rows; a constant column keeps scale 1.
 
         Args:
             targets: rows first.
             where: boolean, the shape of the targets, False for missing ones, which may be nan.
             weights: one importance per row.
+            shift: False leaves the targets where they are and divides by their root mean square:
+                for Gamma, log-normal and Weibull predictions, whose targets must stay positive.
+            skip_nan: whether nan marks a missing target. Otherwise nan raises.
 
         Returns:
             The scaler, with float64 NumPy arrays: a large shift must not lose the last digits.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> round(float(TargetScaler.fit(jnp.array([3.0, 4.0]), shift=False).scale), 4)
+            3.5355
         """
-        targets = check_host_array("targets", targets)
-        if not jnp.issubdtype(targets.dtype, jnp.floating):
-            raise TypeError(
-                f"`targets` must be a floating-point array, got dtype {targets.dtype}. Convert it "
-                "first, for instance `targets.astype(np.float32)`."
-            )
-        if targets.ndim == 0 or not len(targets):
-            raise ValueError(f"`targets` must have at least one row, got shape {targets.shape}.")
-        return cls(*_moments(targets, where, weights))
+        values = _check_targets(targets)
+        present = _check_present(values, where, skip_nan)
+        return cls(*_moments(values, present, _check_weights(values, weights), shift))
 
     def transform(self, targets: Array) -> Array:
         """`(targets - shift) / scale`."""
         targets = check_floating("targets", targets)
-        return (targets - self._like(self.shift, targets)) / self._like(self.scale, targets)
+        if self.shift is not None:
+            targets = targets - self._like(self.shift, targets)
+        return targets / self._like(self.scale, targets)
 
     def inverse_transform(self, values: Array) -> Array:
         """`scale * values + shift`: means, quantiles and samples back to the units of the data."""
         values = check_floating("values", values)
-        return self._like(self.scale, values) * values + self._like(self.shift, values)
+        values = self._like(self.scale, values) * values
+        return values if self.shift is None else values + self._like(self.shift, values)
 
-    def unscale(self, dist: Any) -> Any:
-        """A predicted distribution, or a mixture of several, in the units of the data."""
-        if isinstance(dist, Mixture):
-            return Mixture(jax.vmap(self.unscale)(dist.members))
-        back = getattr(dist, "unscale", None)
-        if not isinstance(dist, Family) or back is None:
+    def unscale(self, dist: SomePredictive) -> SomePredictive:
+        """A predicted distribution, or a mixture of several, in the units of the data.
+
+        Counts, classes, shares and angles have units of their own: there an error says so.
+        """
+        if not isinstance(dist, Predictive):
             raise TypeError(
-                "`dist` must be a distribution with a method `unscale(shift, scale)`, such as "
-                f"`Gaussian`, or a `Mixture` of such, got {type(dist).__name__}."
+                "`dist` must be a predicted distribution, such as `Gaussian`, or a `Mixture` of "
+                f"such, got {type(dist).__name__}."
             )
-        mean = dist.mean
-        return back(self._like(self.shift, mean), self._like(self.scale, mean))
+        targets = jax.ShapeDtypeStruct(dist.batch_shape + dist.event_shape, dist.mean.dtype)
+        shift = None if self.shift is None else self._like(self.shift, targets)
+        return dist.unscale(shift, self._like(self.scale, targets))
 
-    def _like(self, constant: Any, values: Array) -> Array:
+    def _like(self, constant: Any, values: Array | jax.ShapeDtypeStruct) -> Array:
         """`constant` in front of every row of `values`, without guessing axes."""
         shape = np.shape(constant)
         trailing = values.shape[values.ndim - len(shape) :] if len(shape) <= values.ndim else None
@@ -99,30 +115,65 @@ class TargetScaler:
         return jnp.broadcast_to(jnp.asarray(constant, values.dtype), values.shape)
 
 
-def _moments(targets: np.ndarray, where: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and std in float64, over the rows where the mask is True."""
-    values = targets.astype(np.float64)
-    factor = np.ones(values.shape)
-    if weights is not None:
-        row_weights = check_host_array("weights", weights).astype(np.float64)
-        if row_weights.shape != (len(values),):
-            raise ValueError(
-                f"`weights` must hold one number per row, shape ({len(values)},), got "
-                f"{row_weights.shape}."
-            )
-        factor = factor * row_weights.reshape(-1, *(1,) * (values.ndim - 1))
-    if where is not None:
-        mask = check_host_array("where", where).astype(bool)
-        if mask.shape != values.shape:
-            raise ValueError(
-                f"`where` must have the shape of the targets, {values.shape}, got {mask.shape}."
-            )
-        values, factor = np.where(mask, values, 0), np.where(mask, factor, 0)
+def _check_targets(targets: Any) -> np.ndarray:
+    """Rows of floating-point targets in float64."""
+    targets = check_host_array("targets", targets)
+    if not jnp.issubdtype(targets.dtype, jnp.floating):
+        raise TypeError(
+            f"`targets` must be a floating-point array, got dtype {targets.dtype}. Convert it "
+            "first, for instance `targets.astype(np.float32)`."
+        )
+    if targets.ndim == 0 or not len(targets):
+        raise ValueError(f"`targets` must have at least one row, got shape {targets.shape}.")
+    return targets.astype(np.float64)
+
+
+def _check_present(values: np.ndarray, where: Any, skip_nan: bool) -> np.ndarray:
+    """Which targets count; every one that does must be finite."""
+    present = np.ones(values.shape, bool) if where is None else check_host_array("where", where)
+    if present.dtype != np.bool_:
+        raise TypeError(f"`where` must be boolean, got dtype {present.dtype}.")
+    if present.shape != values.shape:
+        raise ValueError(
+            f"`where` must have the shape of the targets, {values.shape}, got {present.shape}."
+        )
+    if skip_nan:
+        present = present & ~np.isnan(values)
+    bad = present & ~np.isfinite(values)
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"`targets` must be finite, got {values[first]} at {first} and {int(bad.sum())} such "
+            "values in all. Pass `skip_nan=True` where nan marks a missing target, or `where`."
+        )
+    return present
+
+
+def _check_weights(values: np.ndarray, weights: Any) -> np.ndarray:
+    """One finite number that is not negative per row, in front of the axes of a row."""
+    given = np.ones(len(values)) if weights is None else check_host_array("weights", weights)
+    if not any(jnp.issubdtype(given.dtype, kind) for kind in (jnp.floating, jnp.integer)):
+        raise TypeError(f"`weights` must be real numbers, got dtype {given.dtype}.")
+    if given.shape != (len(values),):
+        raise ValueError(
+            f"`weights` must hold one number per row, shape ({len(values)},), got {given.shape}."
+        )
+    if not np.all(np.isfinite(given) & (given >= 0)):
+        raise ValueError("`weights` must be finite and not negative.")
+    return given.astype(np.float64).reshape(-1, *(1,) * (values.ndim - 1))
+
+
+def _moments(
+    values: np.ndarray, present: np.ndarray, weights: np.ndarray, shift: bool
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Weighted mean and std, over the rows that count; scale 1 where nothing varies."""
+    values, factor = np.where(present, values, 0), np.where(present, weights, 0)
     total = factor.sum(axis=0)
     total = np.where(total == 0, 1, total)
-    shift = (factor * values).sum(axis=0) / total
-    variance = (factor * (values - shift) ** 2).sum(axis=0) / total
+    centre = (factor * values).sum(axis=0) / total if shift else np.zeros(values.shape[1:])
+    variance = (factor * (values - centre) ** 2).sum(axis=0) / total
     # By its values, because rounding leaves a constant column a tiny spread.
     largest = np.max(np.where(factor > 0, values, -np.inf), axis=0)
     smallest = np.min(np.where(factor > 0, values, np.inf), axis=0)
-    return shift, np.where(largest <= smallest, 1.0, np.sqrt(variance))
+    is_constant = (largest <= smallest) if shift else variance == 0
+    return (centre if shift else None), np.where(is_constant, 1.0, np.sqrt(variance))

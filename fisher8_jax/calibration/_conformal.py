@@ -11,9 +11,9 @@ from jax import Array
 from fisher8_jax._checks import check_levels
 from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._checks import Axis
 from fisher8_jax.metrics._intervals import INTERVAL_LEVELS, Interval
-from fisher8_jax.metrics._predictive import Predictive, is_finite, log_variance, widen
 from fisher8_jax.metrics._reduction import Points, count, prepare
 
 
@@ -90,12 +90,12 @@ class SplitConformal:
         Returns:
             Lower and upper ends, levels on the last axis; nan where a prediction is not finite.
         """
-        dist = widen(dist)
+        dist = dist.widen()
         shape = (*dist.batch_shape, len(self.levels))
         radius = check_calibrated_shape("radius", self.radius, shape)
-        sound = is_finite(dist)
+        sound = dist.is_finite()
         mean = jnp.where(sound, dist.mean, jnp.nan)[..., None]
-        half = jnp.exp(0.5 * log_variance(dist))[..., None] * radius
+        half = dist.std[..., None] * radius
         return Interval(mean - half, mean + half, self.levels)
 
 

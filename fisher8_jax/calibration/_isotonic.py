@@ -17,8 +17,8 @@ from fisher8_jax._checks import check_count
 from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
 from fisher8_jax.calibration._recalibrated import Recalibrated, recalibrate
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._checks import Axis, check_predictive
-from fisher8_jax.metrics._predictive import Predictive, widen
 from fisher8_jax.metrics._reduction import Points, count, prepare
 
 
@@ -96,7 +96,7 @@ class IsotonicPIT:
             A distribution with nll, cdf, quantile, mean, variance, crps and samples, which
             `evaluate` takes.
         """
-        dist = widen(check_predictive(dist))
+        dist = check_predictive(dist).widen()
         shape = (*dist.batch_shape, self.knots.shape[-1])
         return recalibrate(dist, check_calibrated_shape("knots", self.knots, shape))
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +9,17 @@ import numpy as np
 from jax import Array, lax
 
 from fisher8_jax._checks import check_targets
+from fisher8_jax._quadrature import crowded_nodes
 from fisher8_jax._trees import register_tree
-from fisher8_jax.metrics._crps import crowded_nodes
-from fisher8_jax.metrics._predictive import Predictive, is_finite
+from fisher8_jax.families import Predictive
 
 # Nodes in every step of the map; the std of a Gaussian is then right to 1e-5 with 40 steps.
 _NODES = 12
 
 
 @register_tree
-@dataclasses.dataclass(frozen=True)
-class Recalibrated:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Recalibrated(Predictive):
     """The distribution with cdf `R(base.cdf(y))` for a piecewise linear `R`; made by `IsotonicPIT`.
 
     It can be scored and sampled, but it is no family: it cannot be trained.
@@ -41,7 +40,7 @@ class Recalibrated:
         ('Recalibrated', (40,))
     """
 
-    base: Any
+    base: Predictive
     knots: Array
     mean: Array
     variance: Array
@@ -56,7 +55,7 @@ class Recalibrated:
 
     def is_finite(self) -> Array:
         """Where the original prediction and the map are finite."""
-        return is_finite(self.base) & jnp.all(jnp.isfinite(self.knots), axis=-1)
+        return self.base.is_finite() & jnp.all(jnp.isfinite(self.knots), axis=-1)
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`base.nll - ln R'`; nan where `R` jumps, because there is no density."""

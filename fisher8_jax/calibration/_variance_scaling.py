@@ -8,10 +8,9 @@ from jax import Array
 
 from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
-from fisher8_jax.families import Gaussian
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._checks import Axis
 from fisher8_jax.metrics._likelihood import mean_z_squared_statistic
-from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.metrics._reduction import prepare, reduce
 
 SomePredictive = TypeVar("SomePredictive", bound=Predictive)
@@ -75,18 +74,9 @@ class VarianceScaling:
             dist: new predictions of the same model, with any number of examples.
 
         Returns:
-            A Gaussian with a shifted log-variance; for another family
-            `dist.unscale((1 - root) * mean, root)` with `root = sqrt(factor)`.
+            `dist.scale_variance(factor)`: a Gaussian with a shifted log-variance, a Gamma with
+            another concentration. Where a family has no such member (a Poisson's variance is its
+            mean), an error says what to use instead.
         """
         factor = check_calibrated_shape("factor", self.factor, dist.batch_shape)
-        if isinstance(dist, Gaussian):
-            log_factor = jnp.log(factor).astype(dist.log_variance.dtype)
-            return dataclasses.replace(dist, log_variance=dist.log_variance + log_factor)
-        unscale = getattr(dist, "unscale", None)
-        if unscale is None:
-            raise TypeError(
-                f"{type(dist).__name__} has no method `unscale(shift, scale)`, so its variance "
-                "cannot be scaled around its mean. Use `IsotonicPIT` or `SplitConformal`."
-            )
-        root = jnp.sqrt(factor)
-        return unscale((1 - root) * dist.mean, root)
+        return dist.scale_variance(factor)

@@ -18,7 +18,7 @@ from fisher8_jax.diagnostics._scores import Column, columns_of
 from fisher8_jax.diagnostics._spread_rules import SPREAD_RULES
 from fisher8_jax.diagnostics._statistics import Thresholds
 from fisher8_jax.diagnostics._training_rules import CAUSE_RULES, TRAINING_RULES
-from fisher8_jax.metrics._predictive import Predictive
+from fisher8_jax.families import Predictive
 
 # What a network that does not look at its input would do anyway: a longer or faster training is no
 # cure for it.

@@ -19,7 +19,6 @@ from fisher8_jax._numerics import Scaled, at_least_float32, l2_norm
 from fisher8_jax._trees import array_fields
 from fisher8_jax.diagnostics._checks import check_has_batch
 from fisher8_jax.families import Family
-from fisher8_jax.metrics._predictive import log_variance as log_variance_of
 
 _LOCATIONS = ("mean", "location", "log_mean")
 
@@ -176,7 +175,7 @@ def saturated_share(
             "`lower` and `upper` are both missing. Pass the log-variance at which the head is "
             "clipped, for instance `lower=math.log(min_variance)`."
         )
-    log_variance = at_least_float32(log_variance_of(dist))
+    log_variance = at_least_float32(2 * dist.log_std)
     is_low = log_variance <= (-math.inf if lower is None else lower + margin)
     is_high = log_variance >= (math.inf if upper is None else upper - margin)
     mask = None if where is None else check_mask("where", where, log_variance.shape)

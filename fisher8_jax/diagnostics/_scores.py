@@ -23,8 +23,8 @@ from jax import Array
 from jax.scipy.special import ndtri
 
 from fisher8_jax._checks import check_mask
-from fisher8_jax.metrics._predictive import Predictive, is_finite, standardize, widen
-from fisher8_jax.metrics._predictive import log_variance as log_variance_of
+from fisher8_jax._numerics import at_least_float32
+from fisher8_jax.families import Predictive
 
 # The draws that break the ties of counts: fixed, so that a diagnosis can be repeated.
 _SEED = 20260
@@ -95,7 +95,7 @@ def columns_of(
     dist: Predictive, targets: Array, unit_variance_mean: Array | None, where: Array | None
 ) -> list[Column]:
     """The predictions of every target apart."""
-    dist, targets = widen(dist), widen(targets)
+    dist, targets = dist.widen(), at_least_float32(targets)
     shape = dist.batch_shape
     mask = jnp.ones(shape, bool) if where is None else check_mask("where", where, shape)
     size = targets.shape[0]
@@ -145,16 +145,16 @@ def _per_element(
     pit = lower + uniform * (upper - lower)
     score = ndtri(jnp.clip(pit, limits.eps, 1 - limits.eps))
     # Where a heavy tail has no variance or mean, scores take the place of residuals.
-    z = jnp.where(jnp.isfinite(dist.variance), standardize(dist, targets), score)
+    z = jnp.where(jnp.isfinite(dist.variance), dist.z_score(targets), score)
     # A clipped score hides how far a target lies; beyond 5 the residual takes its place if it is
     # farther, which no draw of a right model is often enough to matter.
     far = (jnp.abs(score) > 5) & (jnp.abs(z) > jnp.abs(score)) & (z * score > 0)
     arrays: dict[str, Array | None] = {
         "targets": targets,
         "mean": dist.mean,
-        "log_variance": log_variance_of(dist),
+        "log_variance": 2 * dist.log_std,
         "z": z,
         "pit": pit,
         "score": jnp.clip(jnp.where(far, z, score), -_FARTHEST, _FARTHEST),
     }
-    return is_finite(dist), arrays
+    return dist.is_finite(), arrays

@@ -4,12 +4,12 @@ import chex
 import jax
 import numpy as np
 
-from fisher8_jax.families import Family
+from fisher8_jax.families import Predictive
 
 
 def check_members(members: object) -> int:
     """The number of stacked members, or an error that says how to stack them."""
-    if not isinstance(members, Family):
+    if not isinstance(members, Predictive):
         raise TypeError(
             "`members` must be one distribution with the members as first axis of its arrays, got "
             f"{type(members).__name__}. Predict with `jax.vmap` over stacked parameters, or use "

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +12,15 @@ from jax.scipy.special import logsumexp
 from fisher8_jax._numerics import at_least_float32
 from fisher8_jax._trees import register_tree
 from fisher8_jax.ensembles._checks import check_members, check_probability
-from fisher8_jax.families import Family
+from fisher8_jax.families import Predictive
 
 # Each halves the bracket: 64 reach the last bit of a float64 from any bracket of its own size.
 _BISECTIONS = {jnp.dtype(jnp.float32): 40, jnp.dtype(jnp.float64): 64}
 
 
 @register_tree
-@dataclasses.dataclass(frozen=True)
-class Mixture:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Mixture(Predictive):
     """The equal mixture of distributions that are stacked along their first axis.
 
     With one member every answer is that member's own, to the bit.
@@ -42,7 +43,7 @@ class Mixture:
         ensembles, NeurIPS 2017.
     """
 
-    members: Family
+    members: Predictive
 
     @property
     def size(self) -> int:
@@ -86,16 +87,14 @@ class Mixture:
     @property
     def std(self) -> Array:
         """The square root of `variance`."""
-        return (
-            self.one.std if self.size == 1 and hasattr(self.one, "std") else jnp.sqrt(self.variance)
-        )
+        return self.one.std if self.size == 1 else jnp.sqrt(self.variance)
 
     @property
-    def one(self) -> Family:
+    def one(self) -> Predictive:
         """The first member."""
         return self.member(0)
 
-    def member(self, index: int) -> Family:
+    def member(self, index: int) -> Predictive:
         """One member's own prediction."""
         return jax.tree.map(lambda leaf: leaf[index], self.members)
 
@@ -145,6 +144,31 @@ class Mixture:
         picked = jax.random.randint(pick_key, (*sample_shape, *self.batch_shape), 0, size)
         picked = picked.reshape((1, *picked.shape) + (1,) * len(self.event_shape))
         return jnp.take_along_axis(draws, picked, axis=0)[0]
+
+    def is_finite(self) -> Array:
+        """Where the predictions of all members are finite."""
+        return jnp.all(self.members.is_finite(), axis=0)
+
+    def crps(self, targets: Array) -> Array:
+        """The member's own with one member, else by quadrature over the quantile function."""
+        return self.one.crps(targets) if self.size == 1 else super().crps(targets)
+
+    def marginals(self) -> "Mixture":
+        """The mixture of the members' marginals."""
+        return Mixture(self.members.marginals())
+
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """Every member in the other units; see `Predictive.unscale`."""
+        back = jax.vmap(lambda dist: dist.unscale(shift, scale))
+        return dataclasses.replace(self, members=back(self.members))
+
+    def scale_variance(self, factor: Array) -> Self:
+        """All members stretched around the mean of the mixture, for families that have units."""
+        root = jnp.sqrt(factor)
+        return self.unscale((1 - root) * self.mean, root)
+
+    def _take(self, index: tuple[Any, ...]) -> Self:
+        return dataclasses.replace(self, members=self.members[(slice(None), *index)])
 
     def _spread_cdf(self, values: Array) -> Array:
         """The cdf at values with more leading axes than the batch has."""

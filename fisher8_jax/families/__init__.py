@@ -14,6 +14,7 @@ from fisher8_jax.families._gamma import Gamma as Gamma
 from fisher8_jax.families._gaussian import Gaussian as Gaussian
 from fisher8_jax.families._gaussian_mixture import GaussianMixture as GaussianMixture
 from fisher8_jax.families._laplace import Laplace as Laplace
+from fisher8_jax.families._location_scale import LocationScale as LocationScale
 from fisher8_jax.families._log_normal import LogNormal as LogNormal
 from fisher8_jax.families._low_rank_gaussian import LowRankGaussian as LowRankGaussian
 from fisher8_jax.families._multivariate_gaussian import (
@@ -25,6 +26,7 @@ from fisher8_jax.families._nodes import real_line as real_line
 from fisher8_jax.families._nodes import unit_interval as unit_interval
 from fisher8_jax.families._nodes import whole_numbers as whole_numbers
 from fisher8_jax.families._poisson import Poisson as Poisson
+from fisher8_jax.families._predictive import Predictive as Predictive
 from fisher8_jax.families._student_t import StudentT as StudentT
 from fisher8_jax.families._student_t_learned_df import StudentTLearnedDf as StudentTLearnedDf
 from fisher8_jax.families._von_mises import VonMises as VonMises

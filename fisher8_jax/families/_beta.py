@@ -209,6 +209,12 @@ class Beta(ScalarFamily):
         alpha, beta = (jnp.broadcast_to(x, shape) for x in (self.alpha, self.beta))
         return jax.random.beta(key, alpha, beta, shape, self.logit_mean.dtype)
 
+    def scale_variance(self, factor: Array) -> Self:
+        """`(1 + c) / factor - 1` in place of `c`; nan where no Beta has that variance."""
+        dist = self.widen()
+        total = (1 + jnp.exp(dist.log_concentration)) / factor
+        return type(self)(dist.logit_mean, jnp.log(total - 1))
+
     def crps(self, targets: Array) -> Array:
         """`y (2 F(y) - 1) + mean (1 - 2 F_{alpha+1}(y)) - G`, `G` half the mean difference."""
         dist, targets = self.prepare(targets)

@@ -153,6 +153,13 @@ class Categorical(Family):
         draws = jax.random.categorical(key, self.logits, shape=shape)
         return draws.astype(self.logits.dtype)
 
+    def crps(self, targets: Array) -> Array:
+        """The ranked probability score: the sum over classes of `(cdf - [class >= target])^2`."""
+        dist, targets = self.prepare(targets)
+        below = jnp.cumsum(dist.probabilities, axis=-1)
+        happened = _class_numbers(dist) >= targets[..., None]
+        return jnp.sum(jnp.square(below - happened)[..., :-1], axis=-1)
+
 
 def natural_logits(log_probabilities: Array, cotangent: Array) -> Array:
     """`C diag(1/p) C cotangent`: the pseudo-inverse of `diag(p) - p p'` times a cotangent."""

@@ -13,16 +13,23 @@ Every array field has shape `batch_shape + its own parameter axes`; targets have
 `batch_shape + event_shape`. A *tangent* or *cotangent* of a distribution is an instance of the same
 class that holds derivatives in its fields.
 
-Families are final: a concrete family subclasses `Family` (or `ScalarFamily`, where every field and
-every target has the batch shape) directly, decorated by `@family`, and no method that is
-implemented here is overridden. Besides the abstract methods a family may offer `crps(targets)`, the
-continuous ranked probability score in closed form, one value per element.
+The contract has two layers. `Predictive` is what metrics, plots and calibration need; `Family` adds
+the geometry of the Fisher information, which training needs. A concrete family subclasses `Family`,
+`ScalarFamily` (every field and every target has the batch shape) or `LocationScale` (it has units),
+decorated by `@family`, and is final. It writes the abstract methods, and replaces a default only by
+a closed form of the same quantity.
+
+`natural`, `fisher`, `fisher_norm_sq` and `kl` take another instance of the same class and the same
+shapes. That is checked here for every family, because broadcasting (4, 1) against (4,) would answer
+a question that nobody asked.
 """
 
 import abc
 import dataclasses
+import functools
 import itertools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import jax
@@ -30,9 +37,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_floating, check_mask, check_same_shape, check_targets
-from fisher8_jax._numerics import Scaled, at_least_float32
+from fisher8_jax._numerics import Scaled
 from fisher8_jax._trees import array_fields, register_tree
 from fisher8_jax.families._fisher_factor import factor_from_dense
+from fisher8_jax.families._predictive import Predictive
 from fisher8_jax.families._support import is_inside, raise_if_outside
 
 FamilyClass = TypeVar("FamilyClass", bound=type)
@@ -68,11 +76,12 @@ def family(cls: FamilyClass) -> FamilyClass:
         >>> jax.tree.map(lambda leaf: 2 * leaf, Point(1.0, 2.0))
         Point(x=2.0, y=4.0)
     """
-    dataclasses.dataclass(frozen=True)(cls)  # changes the class in place
+    # Changes the class in place; distributions have a `repr` of their own.
+    dataclasses.dataclass(frozen=True, repr=not issubclass(cls, Predictive))(cls)
     return register_tree(cls)
 
 
-class Family(abc.ABC):
+class Family(Predictive):
     """A parametric likelihood in unconstrained coordinates with a known Fisher information.
 
     Attributes:
@@ -89,37 +98,13 @@ class Family(abc.ABC):
         (True, Array([1., 1.], dtype=float32), Array([0., 0.], dtype=float32))
     """
 
-    support: ClassVar[str] = "real"
     shared_norms: ClassVar[tuple[str, ...]] = ()
 
     fisher_depends_on: ClassVar[tuple[str, ...] | None] = None
     """The fields that `natural` reads; None for all of them. Saves memory, changes no result."""
 
-    if TYPE_CHECKING:  # Every family is a dataclass; mean and variance are fields or properties.
+    if TYPE_CHECKING:  # Every family is a dataclass.
         __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
-
-        @property
-        def mean(self) -> Array: ...
-
-        @property
-        def variance(self) -> Array: ...
-
-    @property
-    @abc.abstractmethod
-    def batch_shape(self) -> tuple[int, ...]:
-        """The shape shared by all predictions; raises when the fields do not fit together."""
-
-    @property
-    @abc.abstractmethod
-    def event_shape(self) -> tuple[int, ...]:
-        """The shape of one target, () for scalar likelihoods."""
-
-    @abc.abstractmethod
-    def nll(self, targets: Array, *, constant: bool = True) -> Array:
-        """Negative log-likelihood, one value per element of the batch shape.
-
-        `constant=False` leaves out the terms that depend on nothing at all, such as `ln(2 pi)/2`.
-        """
 
     @abc.abstractmethod
     def natural(self, cotangent: Self) -> Self:
@@ -211,25 +196,20 @@ class Family(abc.ABC):
     def kl(self, other: Self) -> Array:
         """The exact divergence `KL(self || other)`, one value per element."""
 
-    @abc.abstractmethod
-    def cdf(self, targets: Array) -> Array:
-        """The probability of a value at most `targets`."""
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for method, argument in _TAKES_ANOTHER.items():
+            if method in cls.__dict__:
+                setattr(cls, method, _with_checked_shapes(cls.__dict__[method], argument))
 
-    @abc.abstractmethod
-    def quantile(self, probability: Array) -> Array:
-        """The smallest value whose cdf reaches `probability`."""
-
-    @abc.abstractmethod
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Independent draws of shape `sample_shape + batch_shape + event_shape`."""
+    @property
+    def num_classes(self) -> int:
+        """The number of classes that a target may name, 0 where targets are no classes."""
+        return 0
 
     def parameters(self) -> dict[str, Array]:
         """The array fields by name, checked to be floating point."""
         return {name: check_floating(name, getattr(self, name)) for name in array_fields(self)}
-
-    def check_targets(self, targets: Array) -> Array:
-        """`targets` as an array of shape `batch_shape + event_shape`, or an error that says why."""
-        return check_targets(targets, self.batch_shape + self.event_shape)
 
     def in_support(self, targets: Array) -> Array:
         """True for every target that has a likelihood; works under `jit`.
@@ -240,8 +220,8 @@ class Family(abc.ABC):
             >>> Poisson(jnp.zeros(3)).in_support(jnp.array([0.0, 2.5, -1.0]))
             Array([ True, False, False], dtype=bool)
         """
-        num_classes = getattr(self, "num_classes", 0)
-        return is_inside(self.support, self.check_targets(targets), num_classes=num_classes)
+        targets = self.check_targets(targets)
+        return is_inside(self.support, targets, num_classes=self.num_classes)
 
     def check_support(self, targets: Array, *, where: Array | None = None) -> None:
         """Raises where targets have no likelihood; call it once on real data, outside `jit`.
@@ -265,10 +245,6 @@ class Family(abc.ABC):
         inside = self.in_support(targets)
         raise_if_outside(type(self).__name__, self.support, targets, inside, mask)
 
-    def widen(self) -> Self:
-        """The same distribution with half-precision parameters cast to float32."""
-        return jax.tree.map(at_least_float32, self)
-
     def prepare(self, targets: Array) -> tuple[Self, Array]:
         """`widen()` and the checked targets as floating-point numbers of its dtype or wider."""
         targets = self.check_targets(targets)
@@ -277,6 +253,41 @@ class Family(abc.ABC):
         if jnp.issubdtype(targets.dtype, jnp.floating):
             dtype = jnp.promote_types(dtype, targets.dtype)
         return wide, targets.astype(dtype)
+
+
+_TAKES_ANOTHER = {
+    "natural": "cotangent",
+    "fisher": "tangent",
+    "fisher_norm_sq": "tangent",
+    "kl": "other",
+}
+
+
+def _with_checked_shapes(method: Callable[..., Any], argument: str) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def checked(self: Family, other: Family) -> Any:
+        _check_same_kind(self, other, argument)
+        return method(self, other)
+
+    return checked
+
+
+def _check_same_kind(dist: Family, other: Family, name: str) -> None:
+    """Rejects another class, and fields of other shapes than those that `dist` reads."""
+    if type(other) is not type(dist):
+        kind = type(dist).__name__
+        raise TypeError(f"`{name}` must be a {kind}, got {type(other).__name__}.")
+    fields = other.parameters()
+    # `fisher8` leaves out of `dist` what its information does not depend on.
+    read = fields if name == "other" or dist.fisher_depends_on is None else dist.fisher_depends_on
+    for field in read:
+        own, given = jnp.shape(getattr(dist, field)), fields[field].shape
+        if own != given:
+            raise ValueError(
+                f"`{name}` must have the shapes of the distribution it belongs to: `{field}` has "
+                f"shape {own} there and {given} in `{name}`. Nothing is broadcast here; expand one "
+                "of them with `jnp.broadcast_to`."
+            )
 
 
 class ScalarFamily(Family):

@@ -13,8 +13,9 @@ number of nodes, but right.
 """
 
 import abc
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +28,12 @@ from fisher8_jax.families._contract import (
     ScalarFamily,
     family,
 )
+from fisher8_jax.families._units import expand_units
 
 LogDensity = Callable[..., Array]
 Quadrature = Callable[..., tuple[Array, Array]]
 Sampler = Callable[..., Array]
+Unscale = Callable[..., Sequence[Array]]
 
 
 def declare_family(
@@ -40,6 +43,7 @@ def declare_family(
     log_density: LogDensity,
     quadrature: Quadrature | None = None,
     sampler: Sampler | None = None,
+    unscale: Unscale | None = None,
     damping: float = 1e-6,
     num_samples: int = 1024,
 ) -> type["DeclaredFamily"]:
@@ -55,6 +59,8 @@ def declare_family(
             counts) of `f`. `real_line`, `half_line`, `unit_interval` and `whole_numbers` make them.
         sampler: `sampler(key, shape, **parameters)`, draws of that shape, for parameters broadcast
             to it. Without a quadrature its draws with a fixed seed stand for the distribution.
+        unscale: `unscale(shift, scale, **parameters)`, the parameters of `scale * y + shift` in
+            order. With it the family has units, as `TargetScaler` and `VarianceScaling` need.
         damping: what is added to the Fisher information before it is inverted, relative to its
             diagonal. Monte Carlo with few draws wants more, about one over their number.
         num_samples: the number of Monte Carlo draws when there is no quadrature.
@@ -85,14 +91,47 @@ def declare_family(
         )
     check_positive("damping", damping)
     num_samples = check_count("num_samples", num_samples)
-    functions = {"_log_density": log_density, "_quadrature": quadrature, "_sampler": sampler}
+    declaration = Declaration(
+        name, parameters, log_density, quadrature, sampler, unscale, damping, num_samples
+    )
+    return _make(declaration, module=sys._getframe(1).f_globals.get("__name__", __name__))
+
+
+class Declaration(NamedTuple):
+    """The arguments of `declare_family`, from which a class can be made again."""
+
+    name: str
+    parameters: tuple[str, ...]
+    log_density: LogDensity
+    quadrature: Quadrature | None
+    sampler: Sampler | None
+    unscale: Unscale | None
+    damping: float
+    num_samples: int
+
+
+def _make(declaration: Declaration, module: str) -> type["DeclaredFamily"]:
+    name, parameters = declaration.name, declaration.parameters
+    functions = {
+        "_log_density": declaration.log_density,
+        "_quadrature": declaration.quadrature,
+        "_sampler": declaration.sampler,
+        "_unscale": declaration.unscale,
+    }
     body: dict[str, Any] = {
         key: None if value is None else staticmethod(value) for key, value in functions.items()
     }
-    body |= {"_damping": damping, "_num_samples": num_samples}
+    body |= {"_damping": declaration.damping, "_num_samples": declaration.num_samples}
+    body |= {"_declaration": declaration, "__module__": module}
     body["__annotations__"] = dict.fromkeys(parameters, Array)
     body["__doc__"] = f"{name}({', '.join(parameters)}), a declared family."
-    return family(type(name, (DeclaredFamily,), body))
+    made = family(type(name, (DeclaredFamily,), body))
+    _MADE[declaration, module] = made
+    return made
+
+
+# By what they were declared with: a pickle read in the same process finds the class it came from.
+_MADE: dict[tuple[Declaration, str], type["DeclaredFamily"]] = {}
 
 
 class DeclaredFamily(ScalarFamily, abc.ABC):
@@ -101,6 +140,8 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
     _log_density: ClassVar[LogDensity]
     _quadrature: ClassVar[Quadrature | None]
     _sampler: ClassVar[Sampler | None]
+    _unscale: ClassVar[Unscale | None]
+    _declaration: ClassVar[Declaration]
     _damping: ClassVar[float]
     _num_samples: ClassVar[int]
 
@@ -187,12 +228,12 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
     def cdf(self, targets: Array) -> Array:
         """Linear between the nodes; as accurate as they are dense."""
         dist, targets = self.prepare(targets)
-        nodes, below = _cumulative(*dist._nodes())
+        nodes, below, _ = _cumulative(*dist._nodes())
         return _interpolate(targets[None], nodes, below)[0]
 
     def quantile(self, probability: Array) -> Array:
         """The inverse of the interpolated cdf; `probability` broadcasts against the batch."""
-        nodes, below = _cumulative(*self.widen()._nodes())
+        nodes, below, _ = _cumulative(*self.widen()._nodes())
         probability = jnp.asarray(probability, nodes.dtype)
         shape = jnp.broadcast_shapes(probability.shape, self.batch_shape)
         lead = (-1, *self.batch_shape)
@@ -208,13 +249,56 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
         dtype = jnp.result_type(*fields.values())
         return self.quantile(jax.random.uniform(key, shape, dtype)).astype(dtype)
 
+    def crps(self, targets: Array) -> Array:
+        """`E|Y - targets| - E|Y - Y'| / 2` over the nodes, for counts and real numbers alike."""
+        dist, targets = self.prepare(targets)
+        nodes, probabilities = dist._nodes()
+        to_target = self._expect(jnp.abs(nodes - targets[None]), probabilities)
+        ordered, below, masses = _cumulative(nodes, probabilities)
+        return to_target - self._expect(ordered * (2 * below - 1), masses)
 
-def _cumulative(nodes: Array, probabilities: Array) -> tuple[Array, Array]:
-    """The nodes in order and the probability below each, half of its own included."""
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """By the function that the declaration was given."""
+        if self._unscale is None:
+            self._cannot(
+                "be brought to other units", "Declare it with `unscale=...`, or train as it is."
+            )
+        units = expand_units(shift, scale, jax.tree.leaves(self)[0])
+        return type(self)(*self._unscale(*units, **self._fields()))
+
+    def scale_variance(self, factor: Array) -> Self:
+        """Stretched around the mean by `unscale`."""
+        root = jnp.sqrt(factor)
+        return self.unscale((1 - root) * self.mean, root)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (_reference(type(self)), tuple(self._fields().values()))
+
+
+def _reference(cls: type[DeclaredFamily]) -> type[DeclaredFamily] | tuple[Declaration, str]:
+    """What stands for a class in a pickle: its name if it can be imported, else its declaration.
+
+    A declaration can be pickled if its functions can, that is, if they are no lambdas.
+    """
+    module = sys.modules.get(cls.__module__)
+    is_importable = module is not None and vars(module).get(cls.__name__) is cls
+    return cls if is_importable else (cls._declaration, cls.__module__)
+
+
+def _restore(
+    reference: type[DeclaredFamily] | tuple[Declaration, str], fields: tuple[Array, ...]
+) -> DeclaredFamily:
+    if isinstance(reference, tuple):
+        reference = _MADE[reference] if reference in _MADE else _make(*reference)
+    return reference(*fields)
+
+
+def _cumulative(nodes: Array, probabilities: Array) -> tuple[Array, Array, Array]:
+    """The nodes in order, the probability below each with half of its own, and its own."""
     order = jnp.argsort(nodes, axis=0)
     nodes = jnp.take_along_axis(nodes, order, axis=0)
     probabilities = jnp.take_along_axis(jnp.broadcast_to(probabilities, nodes.shape), order, axis=0)
-    return nodes, jnp.cumsum(probabilities, axis=0) - 0.5 * probabilities
+    return nodes, jnp.cumsum(probabilities, axis=0) - 0.5 * probabilities, probabilities
 
 
 def _interpolate(x: Array, xs: Array, ys: Array) -> Array:

@@ -1,7 +1,7 @@
 """The Gamma distribution by mean and shape: positive targets with a predicted relative spread."""
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from fisher8_jax.families._bisection import broadcast_probability, invert_increa
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._scaled import add_scaled
+from fisher8_jax.families._units import scale_alone
 
 _LARGEST_PLAIN_LOG = 80.0
 
@@ -164,6 +165,16 @@ class Gamma(ScalarFamily):
         log_k = jnp.broadcast_to(self.log_concentration, shape)
         draw = jax.random.loggamma(key, jnp.exp(log_k), shape, self.log_mean.dtype)
         return jnp.exp(draw - log_k + jnp.broadcast_to(self.log_mean, shape))
+
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """`log_mean + ln(scale)`; a shift would leave the family."""
+        log_scale = scale_alone("Gamma", shift, scale, self.log_mean)
+        return type(self)(self.log_mean + log_scale, self.log_concentration)
+
+    def scale_variance(self, factor: Array) -> Self:
+        """`log_concentration - ln(factor)`."""
+        log_factor = jnp.log(factor).astype(self.log_concentration.dtype)
+        return type(self)(self.log_mean, self.log_concentration - log_factor)
 
     def crps(self, targets: Array) -> Array:
         """`y (2 F_k(y) - 1) - mean (2 F_{k+1}(y) - 1) - mean / (k Beta(1/2, k))`."""

@@ -7,7 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.scipy.special import ndtr, ndtri
+from jax.scipy.special import erf, ndtr, ndtri
 
 from fisher8_jax._checks import check_floating, check_positive, check_same_shape
 from fisher8_jax._numerics import (
@@ -17,15 +17,16 @@ from fisher8_jax._numerics import (
     log_softplus,
     multiply_by_exp,
 )
-from fisher8_jax.families._contract import Family, family
+from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._location_scale import LocationScale
 
 # exp(2 * 40) is still representable in float32; beyond it squared residuals travel as logarithms.
 _LARGEST_PLAIN_LOG_Z = 40.0
 
 
 @family
-class Gaussian(Family):
+class Gaussian(LocationScale):
     """Normal distribution `N(mean, exp(log_variance))`, one per element.
 
     In the coordinates `(mean, log_variance)` the Fisher information and its inverse are
@@ -64,6 +65,17 @@ class Gaussian(Family):
     def from_std(cls, mean: Array, std: Array) -> Self:
         """From standard deviations that are already positive."""
         return cls(mean, 2 * jnp.log(jnp.asarray(std)))
+
+    @classmethod
+    def from_variance(cls, mean: Array, variance: Array) -> Self:
+        """From variances that are already positive.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> Gaussian.from_variance(mean=jnp.zeros(1), variance=jnp.full(1, 4.0)).std
+            Array([2.], dtype=float32)
+        """
+        return cls(mean, jnp.log(jnp.asarray(variance)))
 
     @classmethod
     def from_softplus_std(cls, mean: Array, raw: Array) -> Self:
@@ -196,12 +208,14 @@ class Gaussian(Family):
         return cls(mean, log_variance.astype(raw.dtype))
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return check_same_shape(self.parameters())
+    def location(self) -> Array:
+        """`mean`."""
+        return self.mean
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
-        return ()
+    def log_scale(self) -> Array:
+        """`log_variance / 2`."""
+        return 0.5 * self.log_variance
 
     @property
     def variance(self) -> Array:
@@ -209,14 +223,13 @@ class Gaussian(Family):
         return jnp.exp(self.log_variance)
 
     @property
-    def std(self) -> Array:
-        """`exp(log_variance / 2)`."""
-        return jnp.exp(0.5 * self.log_variance)
+    def noise_std(self) -> Array:
+        """1: the noise is standard normal."""
+        return jnp.ones_like(self.log_variance)
 
-    def standardize(self, targets: Array) -> Array:
-        """`z = (targets - mean) / std`, without forming a variance that may overflow."""
-        residual = self.check_targets(targets) - self.mean
-        return multiply_by_exp(residual, -0.5 * self.log_variance)
+    def with_location_scale(self, location: Array, log_scale: Array) -> Self:
+        """A Gaussian of this mean and of log-variance `2 log_scale`."""
+        return type(self)(location, 2 * log_scale)
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_variance/2 + z^2/2`, plus `ln(2 pi)/2` with the constant."""
@@ -301,17 +314,14 @@ class Gaussian(Family):
         std, mean = jnp.broadcast_to(self.std, shape), jnp.broadcast_to(self.mean, shape)
         return mean + std * jax.random.normal(key, shape, dtype)
 
-    def unscale(self, shift: Array, scale: Array) -> Self:
-        """The distribution of `scale * y + shift`: back to the units of the original targets.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> dist = Gaussian(jnp.zeros(1), jnp.zeros(1)).unscale(shift=3.0, scale=2.0)
-            >>> float(dist.mean[0]), float(dist.std[0])
-            (3.0, 2.0)
-        """
-        log_scale = jnp.log(jnp.abs(jnp.asarray(scale, self.log_variance.dtype)))
-        return type(self)(self.mean * scale + shift, self.log_variance + 2 * log_scale)
+    def crps(self, targets: Array) -> Array:
+        """`r erf(z / sqrt 2) + std (2 phi(z) - 1 / sqrt pi)`, with the residual `r = z std`."""
+        dist, targets = self.prepare(targets)
+        z = dist.standardize(targets)
+        density = jnp.exp(-0.5 * jnp.square(z) - HALF_LOG_2PI)
+        # Written with the residual itself, because `z * std` is inf * 0 for a vanishing std.
+        from_residual = (targets - dist.mean) * erf(z / math.sqrt(2))
+        return from_residual + dist.std * (2 * density - 1 / math.sqrt(math.pi))
 
 
 def _softplus_precision(raw: Array, min_precision: float) -> Array:

@@ -1,7 +1,7 @@
 """A mixture of Gaussians with the natural gradient of expectation-maximisation."""
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from fisher8_jax.families._categorical import fisher_logits, logits_norm_sq, nat
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, diagonal_factor, multinomial_factor
 from fisher8_jax.families._quadrature import expectation, gauss_legendre
+from fisher8_jax.families._units import expand_units
 
 
 @family
@@ -230,6 +231,18 @@ class GaussianMixture(Family):
 
         std = jnp.exp(0.5 * pick(self.component_log_variances))
         return pick(self.component_means) + std * jax.random.normal(noise_key, shape, std.dtype)
+
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """Every component in the other units."""
+        shift, scale = (x[..., None] for x in expand_units(shift, scale, self.mean))
+        log_scale = jnp.log(jnp.abs(scale)).astype(self.component_log_variances.dtype)
+        means = self.component_means * scale + shift
+        return type(self)(self.logits, means, self.component_log_variances + 2 * log_scale)
+
+    def scale_variance(self, factor: Array) -> Self:
+        """All components stretched around the mean of the mixture."""
+        root = jnp.sqrt(factor).astype(self.component_means.dtype)
+        return self.unscale((1 - root) * self.mean, root)
 
     def crps(self, targets: Array) -> Array:
         """The closed form of Grimit et al. (2006) over components and pairs of them."""

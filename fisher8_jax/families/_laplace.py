@@ -9,15 +9,16 @@ from jax import Array
 
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax.families._bisection import broadcast_probability
-from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._location_scale import LocationScale
 
 # exp(80) is still representable in float32; beyond it standardised residuals travel as logarithms.
 _LARGEST_PLAIN_LOG_Z = 80.0
 
 
 @family
-class Laplace(ScalarFamily):
+class Laplace(LocationScale):
     """Density `exp(-|y - mean| / scale) / (2 scale)` with `scale = exp(log_scale)`.
 
     In the coordinates `(mean, log_scale)` the Fisher information and its inverse are
@@ -48,9 +49,18 @@ class Laplace(ScalarFamily):
     fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_scale",)
 
     @property
-    def scale(self) -> Array:
-        """`exp(log_scale)`."""
-        return jnp.exp(self.log_scale)
+    def location(self) -> Array:
+        """`mean`."""
+        return self.mean
+
+    @property
+    def noise_std(self) -> Array:
+        """`sqrt 2`."""
+        return jnp.full_like(self.log_scale, math.sqrt(2))
+
+    def with_location_scale(self, location: Array, log_scale: Array) -> Self:
+        """A Laplace distribution of this mean and scale."""
+        return type(self)(location, log_scale)
 
     @property
     def variance(self) -> Array:

@@ -1,6 +1,6 @@
 """The log-normal: positive targets whose logarithm is Gaussian."""
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 from jax import Array
@@ -9,6 +9,7 @@ from jax.scipy.special import ndtr
 from fisher8_jax._numerics import Scaled
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families._units import scale_alone
 
 
 @family
@@ -107,6 +108,21 @@ class LogNormal(ScalarFamily):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`exp` of a Gaussian draw."""
         return jnp.exp(self.of_logarithm.sample(key, sample_shape))
+
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """`location + ln(scale)`; a shift would leave the family."""
+        log_scale = scale_alone("LogNormal", shift, scale, self.location)
+        return type(self)(self.location + log_scale, self.log_variance)
+
+    def scale_variance(self, factor: Array) -> Self:
+        """`ln(1 + factor expm1(exp(log_variance)))` in place of `exp(log_variance)`."""
+        dist = self.widen()
+        old = jnp.exp(dist.log_variance)
+        is_large = old > 1
+        small = jnp.log1p(factor * jnp.expm1(jnp.where(is_large, 0, old)))
+        large = old + jnp.log(factor + (1 - factor) * jnp.exp(-old))
+        new = jnp.where(is_large, large, small)
+        return type(self)(dist.location + 0.5 * (old - new), jnp.log(new))
 
     def crps(self, targets: Array) -> Array:
         """`y (2 Phi(z) - 1) - 2 mean (Phi(z - std) + Phi(std / sqrt 2) - 1)`."""

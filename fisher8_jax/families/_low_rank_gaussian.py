@@ -1,7 +1,7 @@
 """The multivariate Gaussian with a low-rank-plus-diagonal covariance: many correlated targets."""
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from fisher8_jax.families._contract import (
     static_field,
 )
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
+from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families._units import expand_units
 
 
 @family
@@ -215,6 +217,24 @@ class LowRankGaussian(Family):
         own = own * jnp.broadcast_to(jnp.exp(0.5 * self.log_diagonal), shape)
         correlated = jnp.einsum("...ia,...a->...i", factor, shared)
         return jnp.broadcast_to(self.mean, shape) + correlated + own
+
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """Rows of the factor and the diagonal times the scale of their coordinate."""
+        shift, scale = expand_units(shift, scale, self.mean)
+        return type(self)(
+            self.mean * scale + shift,
+            self.factor * scale[..., None],
+            self.log_diagonal + 2 * jnp.log(jnp.abs(scale)),
+            self.damping,
+        )
+
+    def marginals(self) -> Gaussian:
+        """One Gaussian per coordinate, which metrics and plots of scalar targets take."""
+        return Gaussian(self.mean, jnp.log(self.variance))
+
+    def crps(self, targets: Array) -> Array:
+        """Of every coordinate by itself."""
+        return self.marginals().crps(targets)
 
 
 def _information(dist: LowRankGaussian) -> Array:

@@ -1,7 +1,7 @@
 """The multivariate Gaussian with a dense Cholesky factor: correlated targets."""
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from fisher8_jax._checks import check_floating
 from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, at_least_float32
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
+from fisher8_jax.families._gaussian import Gaussian
+from fisher8_jax.families._units import expand_units
 
 
 @family
@@ -208,6 +210,23 @@ class MultivariateGaussian(Family):
         noise = jax.random.normal(key, shape, self.mean.dtype)
         factor = jnp.broadcast_to(self.factor, (*shape, shape[-1]))
         return jnp.broadcast_to(self.mean, shape) + _multiply(factor, noise)
+
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """Rows of the factor times the scale of their coordinate."""
+        shift, scale = expand_units(shift, scale, self.mean)
+        log_diagonal = self.log_diagonal + jnp.log(jnp.abs(scale))
+        rows, columns = np.tril_indices(self.event_shape[0], -1)
+        # The sign of the column keeps the diagonal of the factor positive.
+        off_diagonal = self.off_diagonal * scale[..., rows] * jnp.sign(scale[..., columns])
+        return type(self)(self.mean * scale + shift, log_diagonal, off_diagonal)
+
+    def marginals(self) -> Gaussian:
+        """One Gaussian per coordinate, which metrics and plots of scalar targets take."""
+        return Gaussian(self.mean, jnp.log(self.variance))
+
+    def crps(self, targets: Array) -> Array:
+        """Of every coordinate by itself."""
+        return self.marginals().crps(targets)
 
 
 def _lower(diagonal: Array, off_diagonal: Array) -> Array:

@@ -15,7 +15,7 @@ from fisher8_jax.families._bisection import broadcast_probability, smallest_coun
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._poisson import counts, relative_residual
-from fisher8_jax.families._quadrature import add_node_axis
+from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
 
 _NODES = 80
 
@@ -174,6 +174,23 @@ class NegativeBinomial(ScalarFamily):
         rate = jnp.exp(log_gamma - log_r + jnp.broadcast_to(self.log_mean, shape))
         return jax.random.poisson(count_key, rate, shape).astype(self.log_mean.dtype)
 
+    def scale_variance(self, factor: Array) -> Self:
+        """`m / (factor - 1 + factor m / r)` in place of `r`; nan below a Poisson's variance."""
+        dist = self.widen()
+        excess = factor - 1 + factor * jnp.exp(dist.log_mean - dist.log_concentration)
+        return type(self)(dist.log_mean, dist.log_mean - jnp.log(excess))
+
+    def crps(self, targets: Array) -> Array:
+        """`y (2 F(y) - 1) + m - 2 m F_{r+1}(y - 1) - E|Y - Y'| / 2`."""
+        dist, targets = self.prepare(targets)
+        log_next = jnp.logaddexp(dist.log_concentration, 0.0)
+        # E[Y; Y <= y] = m P(Y* <= y - 1), where Y* has r + 1 and the same odds.
+        log_mean_next = dist.log_mean + log_next - dist.log_concentration
+        below = _cdf(dist.log_mean, dist.log_concentration, targets)
+        below_next = _cdf(log_mean_next, log_next, targets - 1)
+        from_target = targets * (2 * below - 1) + dist.mean * (1 - 2 * below_next)
+        return from_target - 0.5 * _mean_difference(dist.log_mean, dist.log_concentration)
+
 
 def _nll(log_mean: Array, log_r: Array, y: Array) -> Array:
     """`ln(y!) + y (1 - ln m) - (remainders at r + y and r) + (r + y) ln((r + m) / (r + y))`."""
@@ -245,3 +262,22 @@ def _cdf(log_mean: Array, log_r: Array, targets: Array) -> Array:
     whole = jnp.floor(jnp.maximum(targets, 0))
     chance = betainc(jnp.exp(log_r), whole + 1, jax.nn.sigmoid(log_r - log_mean))
     return jnp.where(targets < 0, 0, chance)
+
+
+def _mean_difference(log_mean: Array, log_r: Array) -> Array:
+    """`E|Y - Y'|` of two independent draws, from their characteristic function.
+
+    `|n| = integral_0^pi (1 - cos(n t)) / (1 - cos t) dt / pi` for whole numbers, so it is the
+    integral of `(1 - (1 + 2 a (1 - cos t))^-r) / (1 - cos t)` with `a = m (r + m) / r^2`. The bump
+    at 0 is as wide as one over the standard deviation; `t = sinh(s) / std` resolves it.
+    """
+    log_a = log_mean + jnp.logaddexp(log_r, log_mean) - 2 * log_r
+    std = jnp.maximum(jnp.exp(0.5 * (log_a + log_r)), 1)
+    nodes, weights = (add_node_axis(x, log_mean) for x in gauss_legendre(64))
+    end = jnp.arcsinh(math.pi * std)[None]
+    t = jnp.sinh(nodes * end) / std[None]
+    one_minus_cos = 2 * jnp.square(jnp.sin(0.5 * t))
+    growth = jnp.log1p(2 * multiply_by_exp(one_minus_cos, log_a[None]))
+    values = -jnp.expm1(-jnp.exp(log_r)[None] * growth) / one_minus_cos
+    slope = jnp.cosh(nodes * end) / std[None]
+    return end[0] / math.pi * jnp.sum(weights * slope * values, axis=0)

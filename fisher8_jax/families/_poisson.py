@@ -116,10 +116,16 @@ class Poisson(ScalarFamily):
     def crps(self, targets: Array) -> Array:
         """The closed form of Wei and Held (2014), with scaled Bessel functions."""
         dist, targets = self.prepare(targets)
-        rate = dist.rate
-        spread = rate * (i0e(2 * rate) + i1e(2 * rate))
-        density = jnp.exp(-dist.nll(targets))
-        return (targets - rate) * (2 * _cdf(rate, targets) - 1) + 2 * rate * density - spread
+        to_target, to_itself = poisson_distances(dist.log_rate, targets)
+        return to_target - 0.5 * to_itself
+
+
+def poisson_distances(log_rate: Array, targets: Array) -> tuple[Array, Array]:
+    """`E|X - targets|` and `E|X - X'|` of Poisson counts."""
+    dist = Poisson(log_rate)
+    rate, density = dist.rate, jnp.exp(-dist.nll(targets))
+    to_target = (targets - rate) * (2 * dist.cdf(targets) - 1) + 2 * rate * density
+    return to_target, 2 * rate * (i0e(2 * rate) + i1e(2 * rate))
 
 
 def counts(targets: Array) -> tuple[Array, Array]:

@@ -13,8 +13,9 @@ from fisher8_jax._checks import check_positive
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax._special import log_gamma_remainder
 from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
-from fisher8_jax.families._contract import ScalarFamily, family, static_field
+from fisher8_jax.families._contract import family, static_field
 from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._location_scale import LocationScale
 from fisher8_jax.families._quadrature import add_node_axis, expectation, sinh_sinh
 
 # Beyond it ln(1 + z^2) is 2 ln|z| to double precision.
@@ -22,7 +23,7 @@ _LARGEST_PLAIN_LOG_Z = 20.0
 
 
 @family
-class StudentT(ScalarFamily):
+class StudentT(LocationScale):
     """`location + scale * t` with `t` of `df` degrees of freedom and `scale = exp(log_scale)`.
 
     In the coordinates `(location, log_scale)` the Fisher information and its inverse are
@@ -63,9 +64,14 @@ class StudentT(ScalarFamily):
         check_positive("df", self.df)
 
     @property
-    def scale(self) -> Array:
-        """`exp(log_scale)`."""
-        return jnp.exp(self.log_scale)
+    def noise_std(self) -> Array:
+        """`sqrt(df / (df - 2))` where `df > 2`, else infinite (nan for `df <= 1`)."""
+        df = jnp.full_like(self.log_scale, self.df)
+        return jnp.sqrt(student_variance(jnp.zeros_like(df), df))
+
+    def with_location_scale(self, location: Array, log_scale: Array) -> Self:
+        """A Student-t of this location and scale and the same degrees of freedom."""
+        return type(self)(location, log_scale, self.df)
 
     @property
     def mean(self) -> Array:
@@ -165,13 +171,21 @@ class StudentT(ScalarFamily):
     def crps(self, targets: Array) -> Array:
         """The closed form of Jordan, Krueger and Lerch (2019); nan for `df <= 1`."""
         dist, targets = self.prepare(targets)
-        df = self.df
-        z = multiply_by_exp(targets - dist.location, -dist.log_scale)
-        density = jnp.exp(-student_nll(0.0, 0.0, df, z) - self._log_normalizer(z.dtype))
-        betas = jnp.exp(betaln(0.5, df - 0.5) - 2 * betaln(0.5, 0.5 * df)) if df > 1 else jnp.nan
-        spread = 2 * density * (df + jnp.square(z)) - 2 * math.sqrt(df) * betas
-        cdf = standard_t_cdf(z, jnp.full_like(z, df))
-        return dist.scale * (z * (2 * cdf - 1) + spread / (df - 1))
+        return student_crps(dist, jnp.full_like(dist.location, self.df), targets)
+
+
+def student_crps(dist: LocationScale, df: Array, targets: Array) -> Array:
+    """`scale (z (2 F(z) - 1) + spread / (df - 1))`; nan for `df <= 1`."""
+    z = dist.standardize(targets)
+    exists = df > 1
+    safe = jnp.where(exists, df, 2)
+    normalizer = student_log_normalizer(jnp.log(safe))
+    density = jnp.exp(-student_nll(0.0, 0.0, safe, z) - normalizer)
+    half = jnp.full_like(safe, 0.5)
+    betas = jnp.exp(betaln(half, safe - 0.5) - 2 * betaln(half, 0.5 * safe))
+    spread = 2 * density * (safe + jnp.square(z)) - 2 * jnp.sqrt(safe) * betas
+    values = dist.scale * (z * (2 * standard_t_cdf(z, safe) - 1) + spread / (safe - 1))
+    return jnp.where(exists, values, jnp.nan)
 
 
 def student_nll(location, log_scale, df, targets: Array) -> Array:

@@ -10,13 +10,15 @@ from jax import Array
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import trigamma_remainder
 from fisher8_jax.families._bisection import broadcast_probability
-from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import triangular_factor
+from fisher8_jax.families._location_scale import LocationScale
 from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._student_t import (
     natural_residual,
     standard_t_cdf,
     standard_t_quantile,
+    student_crps,
     student_kl,
     student_log_normalizer,
     student_nll,
@@ -28,7 +30,7 @@ _SCHUR_SERIES = (3 / 2, -3.0, 7 / 2, -3.0, 11 / 2, -15.0, 15 / 2)
 
 
 @family
-class StudentTLearnedDf(ScalarFamily):
+class StudentTLearnedDf(LocationScale):
     """`location + exp(log_scale) * t` with `t` of `v = exp(log_df)` degrees of freedom.
 
     In the coordinates `(location, log_scale, log_df)` the Fisher information is
@@ -73,9 +75,13 @@ class StudentTLearnedDf(ScalarFamily):
         return jnp.exp(self.log_df)
 
     @property
-    def scale(self) -> Array:
-        """`exp(log_scale)`."""
-        return jnp.exp(self.log_scale)
+    def noise_std(self) -> Array:
+        """`sqrt(df / (df - 2))` where `df > 2`, else infinite (nan for `df <= 1`)."""
+        return jnp.sqrt(student_variance(jnp.zeros_like(self.log_df), self.df))
+
+    def with_location_scale(self, location: Array, log_scale: Array) -> Self:
+        """A Student-t of this location and scale and the same degrees of freedom."""
+        return type(self)(location, log_scale, self.log_df)
 
     @property
     def mean(self) -> Array:
@@ -189,6 +195,11 @@ class StudentTLearnedDf(ScalarFamily):
         shape = (*sample_shape, *self.batch_shape)
         noise = jax.random.t(key, jnp.broadcast_to(self.df, shape), shape, self.location.dtype)
         return jnp.broadcast_to(self.location, shape) + jnp.broadcast_to(self.scale, shape) * noise
+
+    def crps(self, targets: Array) -> Array:
+        """The closed form of Jordan, Krueger and Lerch (2019); nan where `df <= 1`."""
+        dist, targets = self.prepare(targets)
+        return student_crps(dist, dist.df, targets)
 
 
 def scale_free_information(log_df: Array) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """The Weibull distribution: lifetimes whose hazard rises or falls with age."""
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,10 @@ from jax import Array
 from jax.scipy.special import gammainc, gammaln
 
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
-from fisher8_jax.families._bisection import broadcast_probability
+from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
+from fisher8_jax.families._units import scale_alone
 
 _SHIFT = 1 - float(np.euler_gamma)
 _SPREAD = math.pi**2 / 6
@@ -162,6 +163,20 @@ class Weibull(ScalarFamily):
         inverse = jnp.broadcast_to(jnp.exp(-self.log_concentration), shape)
         return jnp.exp(jnp.broadcast_to(self.log_scale, shape) + log_e * inverse)
 
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """`log_scale + ln(scale)`; a shift would leave the family."""
+        log_scale = scale_alone("Weibull", shift, scale, self.log_scale)
+        return type(self)(self.log_scale + log_scale, self.log_concentration)
+
+    def scale_variance(self, factor: Array) -> Self:
+        """The concentration with `factor` times the squared relative spread, by bisection."""
+        dist = self.widen()
+        log_inverse = -dist.log_concentration
+        wanted = jnp.log1p(factor * jnp.expm1(_log_square_ratio(log_inverse)))
+        log_k = -invert_increasing(_log_square_ratio, wanted, log_inverse - 12, log_inverse + 12)
+        means = gammaln(1 + jnp.exp(log_inverse)) - gammaln(1 + jnp.exp(-log_k))
+        return type(self)(dist.log_scale + means, log_k)
+
     def crps(self, targets: Array) -> Array:
         """`y (2 F(y) - 1) - 2 mean P(1 + 1/k, (y/scale)^k) + mean 2^(-1/k)`."""
         dist, targets = self.prepare(targets)
@@ -170,3 +185,9 @@ class Weibull(ScalarFamily):
         partial = gammainc(1 + inverse, jnp.exp(w))
         below = -jnp.expm1(-jnp.exp(w))
         return targets * (2 * below - 1) + dist.mean * (jnp.exp2(-inverse) - 2 * partial)
+
+
+def _log_square_ratio(log_inverse: Array) -> Array:
+    """`ln(E[Y^2] / E[Y]^2)` for `1/k = exp(log_inverse)`; it rises."""
+    inverse = jnp.exp(log_inverse)
+    return gammaln(1 + 2 * inverse) - 2 * gammaln(1 + inverse)

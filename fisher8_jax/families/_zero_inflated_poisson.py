@@ -12,7 +12,7 @@ from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._bisection import broadcast_probability, smallest_count
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
-from fisher8_jax.families._poisson import counts
+from fisher8_jax.families._poisson import counts, poisson_distances
 
 
 @family
@@ -180,6 +180,14 @@ class ZeroInflatedPoisson(ScalarFamily):
         is_extra = jax.random.bernoulli(zero_key, chance, shape)
         draws = jax.random.poisson(count_key, jnp.broadcast_to(self.rate, shape), shape)
         return jnp.where(is_extra, 0, draws).astype(self.log_rate.dtype)
+
+    def crps(self, targets: Array) -> Array:
+        """From the distances of the Poisson part to the target, to 0 and to itself."""
+        dist, targets = self.prepare(targets)
+        h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
+        to_target, to_itself = poisson_distances(dist.log_rate, targets)
+        between = 2 * h * some * dist.rate + jnp.square(some) * to_itself
+        return h * jnp.abs(targets) + some * to_target - 0.5 * between
 
 
 def _log_zero(dist: ZeroInflatedPoisson) -> Array:

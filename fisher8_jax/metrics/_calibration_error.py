@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_levels
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.metrics._reduction import Points, Statistic, mean_per_level, prepare, reduce
 
 PIT_BINS = 10

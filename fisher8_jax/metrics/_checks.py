@@ -3,16 +3,14 @@
 from typing import Any
 
 from fisher8_jax._checks import check_positions
-from fisher8_jax.metrics._predictive import Predictive
+from fisher8_jax.families import Predictive
 
 Axis = int | tuple[int, ...] | None
 
 
 def check_predictive(dist: Any) -> Predictive:
     """Returns `dist`, or says that a distribution was expected."""
-    # Looked up on the class: an instance check of the protocol would compute every property.
-    methods = ("nll", "cdf", "quantile", "batch_shape", "event_shape")
-    if not all(hasattr(type(dist), name) for name in methods):
+    if not isinstance(dist, Predictive):
         raise TypeError(
             "`dist` must be a predicted distribution, for instance "
             f"`Gaussian(mean, log_variance)`, got {_describe(dist)}."
@@ -25,8 +23,7 @@ def check_scalar(dist: Predictive) -> None:
     if dist.event_shape != ():
         raise ValueError(
             "This metric needs one scalar distribution per target (event shape ()), got event "
-            f"shape {dist.event_shape}. Score the marginals instead, for a multivariate Gaussian "
-            "`Gaussian(dist.mean, jnp.log(dist.variance))`."
+            f"shape {dist.event_shape}. Score the coordinates instead: `dist.marginals()`."
         )
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_count, check_level, check_levels
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._bootstrap import Bootstrap, bootstrap_bounds
 from fisher8_jax.metrics._calibration_error import (
     PIT_BINS,
@@ -32,7 +33,6 @@ from fisher8_jax.metrics._likelihood import (
     sharpness_statistic,
 )
 from fisher8_jax.metrics._point import mae_statistic, rmse_statistic
-from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.metrics._reduction import Points, Statistic, count, prepare, row_sums
 
 

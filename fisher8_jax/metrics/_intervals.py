@@ -12,8 +12,8 @@ from jax import Array
 
 from fisher8_jax._checks import check_levels, check_targets
 from fisher8_jax._trees import register_tree
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.metrics._reduction import Points, Statistic, mean_per_level, prepare, reduce
 
 ONE_SIGMA = math.erf(1 / math.sqrt(2))

@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._predictive import Predictive, log_variance
 from fisher8_jax.metrics._reduction import (
     Points,
     Statistic,
@@ -111,5 +111,4 @@ def mean_z_squared_statistic(points: Points) -> Statistic:
 
 
 def sharpness_statistic(points: Points) -> Statistic:
-    std = jnp.exp(0.5 * log_variance(points.dist))
-    return root_mean_square(points, points.loud(std))
+    return root_mean_square(points, points.loud(points.dist.std))

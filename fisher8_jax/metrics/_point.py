@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.metrics._reduction import Points, Statistic, plain_mean, prepare, reduce
 from fisher8_jax.metrics._reduction import root_mean_square as _root_mean_square
 
@@ -61,8 +61,8 @@ def mae(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None
 
 
 def rmse_statistic(points: Points) -> Statistic:
-    return _root_mean_square(points, points.targets - points.dist.mean)
+    return _root_mean_square(points, points.dist.residual(points.targets))
 
 
 def mae_statistic(points: Points) -> Statistic:
-    return plain_mean(jnp.abs(points.targets - points.dist.mean))
+    return plain_mean(jnp.abs(points.dist.residual(points.targets)))

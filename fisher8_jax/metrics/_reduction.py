@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_mask, check_targets
+from fisher8_jax._checks import check_mask
+from fisher8_jax._numerics import at_least_float32
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._checks import Axis, check_predictive, check_reduced_axes, check_scalar
-from fisher8_jax.metrics._predictive import Predictive, is_finite, standardize, widen
 
 
 class Statistic(NamedTuple):
@@ -38,7 +39,7 @@ class Points:
     @functools.cached_property
     def finite(self) -> Array:
         """Where the prediction is finite."""
-        return is_finite(self.dist)
+        return self.dist.is_finite()
 
     @functools.cached_property
     def pit(self) -> Array:
@@ -48,7 +49,7 @@ class Points:
     @functools.cached_property
     def z(self) -> Array:
         """Residuals in predicted standard deviations; nan where the prediction is not finite."""
-        return self.loud(standardize(self.dist, self.targets))
+        return self.loud(self.dist.z_score(self.targets))
 
     def loud(self, values: Array) -> Array:
         """`values`, nan where the prediction is not finite, so that no mean hides it."""
@@ -63,11 +64,11 @@ class Points:
 
 def prepare(dist: Any, targets: Any, where: Any, axis: Axis, *, scalar: bool = True) -> Points:
     """Checks the arguments that all metrics share."""
-    dist = widen(check_predictive(dist))
+    dist = check_predictive(dist).widen()
     if scalar:
         check_scalar(dist)
     axes = check_reduced_axes(axis, dist.batch_shape)
-    targets = widen(check_targets(targets, dist.batch_shape + dist.event_shape))
+    targets = widen_targets(dist.check_targets(targets))
     if where is None:
         return Points(dist, targets, jnp.ones(dist.batch_shape, bool), axes)
     mask = check_mask("where", where, dist.batch_shape)
@@ -75,6 +76,12 @@ def prepare(dist: Any, targets: Any, where: Any, axis: Axis, *, scalar: bool = T
     harmless = lax.stop_gradient(dist.mean)
     mask_of_targets = mask.reshape(mask.shape + (1,) * len(dist.event_shape))
     return Points(dist, jnp.where(mask_of_targets, targets, harmless), mask, axes)
+
+
+def widen_targets(targets: Array) -> Array:
+    """Half-precision targets in float32; whole numbers stay what they are."""
+    is_floating = jnp.issubdtype(targets.dtype, jnp.floating)
+    return at_least_float32(targets) if is_floating else targets
 
 
 def reduce(points: Points, statistic: Statistic) -> Array:

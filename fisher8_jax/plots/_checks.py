@@ -4,7 +4,7 @@ import chex
 import numpy as np
 
 from fisher8_jax._checks import check_host_array, check_mask, check_targets
-from fisher8_jax.metrics._predictive import Predictive
+from fisher8_jax.families import Predictive
 
 
 def check_one_target(dist: Predictive) -> int:

@@ -11,8 +11,8 @@ from jax import Array
 from matplotlib.axes import Axes
 
 from fisher8_jax._checks import check_count
+from fisher8_jax.families import Predictive
 from fisher8_jax.metrics import pit
-from fisher8_jax.metrics._predictive import Predictive
 from fisher8_jax.plots._checks import drawn_targets
 from fisher8_jax.plots._style import BLUE, GREY, current_axes, finish, merged
 

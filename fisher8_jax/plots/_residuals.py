@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fisher8_jax._checks import check_count, check_level
-from fisher8_jax.metrics._predictive import Predictive
+from fisher8_jax.families import Predictive
 from fisher8_jax.plots._checks import drawn_targets
 from fisher8_jax.plots._style import (
     BLACK,

@@ -73,7 +73,7 @@ def test_mistakes_are_named():
         TargetScaler.fit(np.zeros((0, 2)))
     with pytest.raises(ValueError, match=r"rows of shape \(2,\), got values of shape \(5,\)"):
         scaler.transform(jnp.zeros(5))
-    with pytest.raises(TypeError, match=r"a distribution with a method `unscale.*got float"):
+    with pytest.raises(TypeError, match=r"a predicted distribution.*got float"):
         scaler.unscale(1.0)
     with pytest.raises(ValueError, match=r"`weights` must hold one number per row, shape \(50,\)"):
         TargetScaler.fit(TARGETS, weights=np.ones(3))

@@ -13,7 +13,9 @@ from sklearn.isotonic import IsotonicRegression
 
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
+from fisher8_jax.families import Laplace, Poisson
 from fisher8_jax.metrics import _likelihood as likelihood
+from fisher8_jax.metrics._intervals import INTERVAL_LEVELS
 
 
 def overconfident(n, targets=2, seed=0, dtype=jnp.float64, worst=3.0):
@@ -112,35 +114,16 @@ def test_variance_factor_minimises_the_nll():
     np.testing.assert_allclose(likelihood.mean_z_squared(after, y), 1, rtol=1e-12)
 
 
-def test_variance_scaling_of_other_families_goes_through_unscale():
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass(frozen=True)
-    class Logistic:
-        mean: jax.Array
-        scale: jax.Array
-        event_shape = ()
-        batch_shape = property(lambda self: self.mean.shape)
-        variance = property(lambda self: (np.pi * self.scale) ** 2 / 3)
-
-        def nll(self, targets, *, constant=True): ...
-
-        def cdf(self, targets): ...
-
-        def quantile(self, probability): ...
-
-    class Scalable(Logistic):
-        def unscale(self, shift, scale):
-            return Scalable(self.mean * scale + shift, self.scale * scale)
-
-    jax.tree_util.register_dataclass(Scalable, ["mean", "scale"], [])
+def test_variance_scaling_asks_the_family():
     _, y = overconfident(50, targets=1)
-    dist = Scalable(jnp.full_like(y, 3.0), jnp.full_like(y, 0.5))
+    dist = Laplace(jnp.full_like(y, 3.0), jnp.full_like(y, 0.5))
     calibrator = VarianceScaling.fit(dist, y)
     after = calibrator.apply(dist)
     np.testing.assert_allclose(after.mean, dist.mean, rtol=1e-12)
     np.testing.assert_allclose(after.variance, calibrator.factor * dist.variance, rtol=1e-12)
-    with pytest.raises(TypeError, match=r"Logistic has no method `unscale\(shift, scale\)`"):
-        calibrator.apply(Logistic(dist.mean, dist.scale))
+    counts = Poisson(jnp.zeros((50, 1)))
+    with pytest.raises(TypeError, match=r"Poisson cannot have its variance scaled.*SplitConformal"):
+        calibrator.apply(counts)
 
 
 def test_isotonic_map_is_that_of_scikit_learn():
@@ -219,9 +202,7 @@ def test_isotonic_and_scaling_repair_new_predictions():
         assert (after.ece < 0.3 * before.ece).all()
         assert (after.nll < before.nll).all()
         # Two samples of 2000 points: a standard error of 0.015 at most, taken three times.
-        np.testing.assert_allclose(
-            after.coverage, [metrics.intervals.INTERVAL_LEVELS] * 2, atol=0.045
-        )
+        np.testing.assert_allclose(after.coverage, [INTERVAL_LEVELS] * 2, atol=0.045)
 
 
 def test_isotonic_with_ties_jumps_and_has_no_density_there():

@@ -1,4 +1,4 @@
-"""A distribution that is no family: the metrics must get by with the smaller protocol."""
+"""A distribution that is no family: the metrics must get by with the smaller contract."""
 
 import dataclasses
 
@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax.families import Predictive
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Laplace:
+class Laplace(Predictive):
     mean: Array
     log_scale: Array
 
@@ -41,3 +43,6 @@ class Laplace:
         tail = jnp.minimum(probability, 1 - probability)
         sign = jnp.sign(probability - 0.5)
         return self.mean - jnp.exp(self.log_scale) * sign * jnp.log(2 * tail)
+
+    def sample(self, key, sample_shape=()):
+        raise NotImplementedError

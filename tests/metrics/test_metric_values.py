@@ -13,10 +13,10 @@ import scipy.stats
 import scoringrules
 
 from fisher8_jax import Gaussian, metrics
+from fisher8_jax.families._crps import crps_by_quadrature
 from fisher8_jax.metrics import _calibration_error as calibration_error
 from fisher8_jax.metrics import _intervals as intervals
 from fisher8_jax.metrics import _likelihood as likelihood
-from fisher8_jax.metrics._crps import crps_by_quadrature, gaussian_crps
 from tests.metrics.laplace_predictive import Laplace
 
 LEVELS = (0.5, 0.9, 0.99)
@@ -132,7 +132,7 @@ def test_crps_by_quadrature_equals_closed_forms():
     mean, std, y = (a[:, 0] for a in sample())
     y[:2] = mean[:2] + np.array([60, -60]) * std[:2]  # the cdf is exactly 1 and about 0
     dist = gaussian(mean, std)
-    closed = gaussian_crps(dist, jnp.asarray(y))
+    closed = dist.crps(jnp.asarray(y))
     error = np.abs(crps_by_quadrature(dist, jnp.asarray(y)) - closed) / std
     assert error.max() < 3e-7
     laplace = Laplace(jnp.asarray(mean), jnp.asarray(np.log(std)))
@@ -173,7 +173,7 @@ def test_ece_of_a_calibrated_model_is_its_sampling_noise():
 def test_crps_by_quadrature_is_right_in_float32():
     y = jnp.linspace(-9, 9, 301, dtype=jnp.float32)
     dist = Gaussian(jnp.zeros_like(y), jnp.zeros_like(y))
-    np.testing.assert_allclose(crps_by_quadrature(dist, y), gaussian_crps(dist, y), rtol=3e-6)
+    np.testing.assert_allclose(crps_by_quadrature(dist, y), dist.crps(y), rtol=3e-6)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])

@@ -1,0 +1,83 @@
+"""How distributions look at a prompt and in a notebook: values if they are few, else ranges."""
+
+import dataclasses
+import html
+from typing import Any
+
+import jax
+import numpy as np
+
+_FEW = 6
+
+
+def text_of(dist: Any) -> str:
+    """One line: the class and its fields, with values where there are few of them."""
+    fields = ", ".join(f"{name}={_text(value)}" for name, value in _fields(dist))
+    return f"{type(dist).__name__}({fields})"
+
+
+def html_of(dist: Any) -> str:
+    """A table with one row per field: shape, dtype, least, median and largest value."""
+    heads = ("field", "shape", "dtype", "least", "median", "largest", "not finite")
+    rows = "".join(_html_row(name, value) for name, value in _fields(dist))
+    title = html.escape(type(dist).__name__)
+    head = "".join(f"<th>{label}</th>" for label in heads)
+    return f"<b>{title}</b><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def html_of_text(text: str) -> str:
+    """Plain text, such as a table of equal width, for a notebook."""
+    return f"<pre>{html.escape(text)}</pre>"
+
+
+def _fields(dist: Any) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(dist, field.name)) for field in dataclasses.fields(dist)]
+
+
+def _text(value: Any) -> str:
+    if not _is_array(value):
+        return repr(value)
+    kind = f"{value.dtype}{list(value.shape)}"
+    numbers = _numbers(value)
+    if numbers is None or not numbers.size:
+        return kind
+    if numbers.size <= _FEW:
+        return np.array2string(numbers, separator=", ", precision=5, suppress_small=False)
+    finite = numbers[np.isfinite(numbers)]
+    bad = numbers.size - finite.size
+    spread = f" in [{finite.min():.4g}, {finite.max():.4g}]" if finite.size else ""
+    return kind + spread + (f", {bad} not finite" if bad else "")
+
+
+def _html_row(name: str, value: Any) -> str:
+    if not _is_array(value):
+        cells = ["", type(value).__name__, "", html.escape(repr(value)), "", ""]
+    else:
+        cells = [str(value.shape), str(value.dtype), *_summary(_numbers(value))]
+    return f"<tr><td>{html.escape(name)}</td>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+
+
+def _summary(numbers: np.ndarray | None) -> list[str]:
+    if numbers is None:
+        return [""] * 4
+    finite = numbers[np.isfinite(numbers)]
+    bad = str(numbers.size - finite.size)
+    if not finite.size:
+        return ["", "", "", bad]
+    return [f"{x:.4g}" for x in (finite.min(), np.median(finite), finite.max())] + [bad]
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct)
+
+
+def _numbers(value: Any) -> np.ndarray | None:
+    """The values in float64, None while tracing and where other processes hold a part."""
+    if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct):
+        return None
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return None
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):  # keys and complex numbers
+        return None

@@ -1,0 +1,38 @@
+"""Shifts and scales of targets, laid along the predictions they belong to."""
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+
+def expand_units(shift: Any, scale: Any, like: Array) -> tuple[Array, Array]:
+    """`shift` (0 for None) and `scale` in the shape and dtype of `like`."""
+    zero_or_shift = 0.0 if shift is None else shift
+    return _expand("shift", zero_or_shift, like), _expand("scale", scale, like)
+
+
+def scale_alone(name: str, shift: Any, scale: Any, like: Array) -> Array:
+    """`ln(scale)` like `like`, for families of positive targets, which a shift would leave."""
+    if shift is not None and (isinstance(shift, jax.core.Tracer) or np.any(np.asarray(shift) != 0)):
+        raise ValueError(
+            f"`shift` must be None for {name}: its targets are positive, and a shift would leave "
+            "the family. Scale them alone, `TargetScaler.fit(targets, shift=False)`, or model "
+            "their logarithm by a `Gaussian`."
+        )
+    return jnp.log(_expand("scale", scale, like))
+
+
+def _expand(name: str, value: Any, like: Array) -> Array:
+    """`value` in the shape of `like`: its axes are the last ones, as long or of length 1."""
+    value = jnp.asarray(value, like.dtype)
+    trailing = like.shape[max(like.ndim - value.ndim, 0) :]
+    if not all(m in (1, n) for m, n in itertools.zip_longest(value.shape, trailing)):
+        raise ValueError(
+            f"`{name}` must be a number or have the last axes of the targets, whose shape is "
+            f"{like.shape}, got {value.shape}."
+        )
+    return jnp.broadcast_to(value, like.shape)
