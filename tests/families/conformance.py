@@ -122,7 +122,7 @@ def _report(dist: Family, other: Family, targets, nodes, probabilities, key) -> 
         "fused": gradient(dist, targets, fused),
         "score": jnp.concatenate([materialize(s).reshape(size, -1) for s in scores], 1),
         "nll_gradient": flatten(pull_back(jnp.ones_like(nll))[0]),
-        "crps": dist.crps(targets) if hasattr(dist, "crps") else None,
+        "crps": dist.crps(targets),
     }
 
 
