@@ -29,7 +29,7 @@ from fisher8_jax.estimator._plan import (
     steps_in_round,
 )
 from fisher8_jax.estimator._progress import progress
-from fisher8_jax.estimator._saving import read_estimator, write_estimator
+from fisher8_jax.estimator._saving import load_estimator, write_estimator
 from fisher8_jax.estimator._scaling import in_front, input_moments, scaled, unscaled
 from fisher8_jax.estimator._training import (
     Folds,
@@ -218,7 +218,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The estimator that `save` wrote; it predicts the same numbers."""
-        return read_estimator(cls, path)
+        return load_estimator(cls, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -53,6 +53,14 @@ def read_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
     return estimator
 
 
+def load_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
+    """`read_estimator`; an artifact that lacks something of an estimator is an `ArtifactError`."""
+    try:
+        return read_estimator(cls, path)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ArtifactError(f"{str(path)!r} holds no whole {_KIND}: {error!r}.") from error
+
+
 def _plain(value: Any) -> Any:
     """`value` in JSON's own types."""
     if isinstance(value, dict):

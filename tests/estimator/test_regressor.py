@@ -158,6 +158,10 @@ def test_save_and_load_without_pickle(fitted, tmp_path):
     save_artifact(tmp_path / "other", {"a": np.zeros(1)}, config={"kind": "other"})
     with pytest.raises(ArtifactError, match="holds another model than a Fisher8Regressor"):
         Fisher8Regressor.load(tmp_path / "other")
+    for config in ({}, {"settings": []}, {"settings": {"no": 1}}, {"settings": {}}):
+        save_artifact(tmp_path / "part", {}, config={"kind": "Fisher8Regressor", **config})
+        with pytest.raises(ArtifactError, match="holds no whole Fisher8Regressor"):
+            Fisher8Regressor.load(tmp_path / "part")
 
 
 def test_64_bit_mode_and_strict_ranks_change_nothing(fitted):
