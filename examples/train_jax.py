@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from examples.data import make_data
 from fisher8_jax import Gaussian, fisher8
 from fisher8_jax.transforms import scale_by_kl_radius
 
@@ -26,6 +25,15 @@ def train_step(optimizer, params, state, inputs, targets):
     predict = functools.partial(network, inputs=inputs)
     updates, state = optimizer.update(gradients, state, params, predict=predict)
     return optax.apply_updates(params, updates), state, value
+
+
+def make_data(rows=256):
+    """Inputs (rows, 2) and targets (rows,) whose noise grows with the first input."""
+    input_key, noise_key = jax.random.split(jax.random.key(0))
+    inputs = jax.random.uniform(input_key, (rows, 2))
+    std = 0.1 + 0.4 * inputs[:, 0]
+    targets = jnp.sin(4 * inputs[:, 0]) + inputs[:, 1] + std * jax.random.normal(noise_key, (rows,))
+    return inputs, targets
 
 
 def main(steps: int = 200) -> tuple[float, float]:

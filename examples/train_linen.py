@@ -2,10 +2,10 @@
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import optax
 from flax.training.train_state import TrainState
 
-from examples.data import make_data
 from fisher8_jax.heads.linen import DistributionHead
 from fisher8_jax.transforms import scale_by_kl_radius
 
@@ -29,6 +29,15 @@ def train_step(state, inputs, targets):
     )
     params = optax.apply_updates(state.params, updates)
     return state.replace(step=state.step + 1, params=params, opt_state=opt_state), value
+
+
+def make_data(rows=256):
+    """Inputs (rows, 2) and targets (rows,) whose noise grows with the first input."""
+    input_key, noise_key = jax.random.split(jax.random.key(0))
+    inputs = jax.random.uniform(input_key, (rows, 2))
+    std = 0.1 + 0.4 * inputs[:, 0]
+    targets = jnp.sin(4 * inputs[:, 0]) + inputs[:, 1] + std * jax.random.normal(noise_key, (rows,))
+    return inputs, targets
 
 
 def main(steps: int = 200) -> tuple[float, float]:

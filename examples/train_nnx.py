@@ -1,10 +1,10 @@
 """Fisher8 with the KL radius in Flax NNX."""
 
 import jax
+import jax.numpy as jnp
 import optax
 from flax import nnx
 
-from examples.data import make_data
 from fisher8_jax.heads.nnx import DistributionHead
 from fisher8_jax.transforms import scale_by_kl_radius
 
@@ -27,6 +27,15 @@ def train_step(model, optimizer, inputs, targets):
     value, gradients = nnx.value_and_grad(loss)(model)
     optimizer.update(model, gradients, predict=lambda p: nnx.merge(graph, p)(inputs))
     return value
+
+
+def make_data(rows=256):
+    """Inputs (rows, 2) and targets (rows,) whose noise grows with the first input."""
+    input_key, noise_key = jax.random.split(jax.random.key(0))
+    inputs = jax.random.uniform(input_key, (rows, 2))
+    std = 0.1 + 0.4 * inputs[:, 0]
+    targets = jnp.sin(4 * inputs[:, 0]) + inputs[:, 1] + std * jax.random.normal(noise_key, (rows,))
+    return inputs, targets
 
 
 def main(steps: int = 200) -> tuple[float, float]:

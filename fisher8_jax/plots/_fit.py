@@ -1,4 +1,4 @@
-"""A fit in one dimension: the mean and its bands."""
+"""A fit along one input, or along the prediction where there are several inputs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,18 +22,24 @@ def plot_fit(
     truth: Array | None = None,
     levels: Sequence[float] = (0.683, 0.954),
     where: Array | None = None,
+    feature: int | None = None,
     ax: Axes | None = None,
     **kwargs: Any,
 ) -> Axes:
-    """Draws the predicted mean with central intervals over a one-dimensional input.
+    """Draws the predicted mean with central intervals along the input.
+
+    With one input the intervals are bands. With several, neighbours along one of them differ in the
+    others, so a band would be a lie: every point gets an interval of its own, along the predicted
+    mean or, if `feature` is given, along that input.
 
     Args:
         dist: predictions at `inputs`, batch shape (points,), any family.
-        inputs: one number per prediction, in any order.
+        inputs: one number per prediction, in any order; or one row, shape (points, features).
         targets: observed values at `inputs`, drawn as dots.
         truth: the true function at `inputs`, drawn as a dashed line.
         levels: of the bands, the widest is the palest.
         where: boolean, False for targets that are not drawn.
+        feature: of several, the input to draw along; by default the predicted mean.
         ax: axes to draw into, by default the current ones.
         **kwargs: of `Axes.plot` for the line of the mean.
 
@@ -50,6 +56,19 @@ def plot_fit(
         'target'
     """
     number = check_one_target(dist)
+    rows = np.asarray(inputs)
+    if rows.ndim == 2 and rows.shape[0] == number and rows.shape[1] > 1:
+        if truth is not None:
+            raise ValueError(
+                "`truth` is a line along one input, but `inputs` has several. Leave it out."
+            )
+        x, label = _chosen(dist, rows, feature)
+        return _plot_points(dist, x, label, targets, levels, where, current_axes(ax), kwargs)
+    if feature is not None:
+        raise ValueError(
+            f"`feature` chooses one of several inputs, got {feature} with `inputs` of shape "
+            f"{rows.shape}. Leave it out."
+        )
     x = check_inputs_1d(inputs, number)
     ax = current_axes(ax)
     order = np.argsort(x, kind="stable")
@@ -79,3 +98,45 @@ def plot_fit(
 
 def _quantile(dist: Predictive, probability: float) -> np.ndarray:
     return np.asarray(dist.quantile(jnp.full(dist.batch_shape, probability)), np.float64)
+
+
+# More intervals than this hide each other.
+_MOST_INTERVALS = 150
+
+
+def _chosen(dist: Predictive, rows: np.ndarray, feature: int | None) -> tuple[np.ndarray, str]:
+    """What to draw along, and its label."""
+    if feature is None:
+        return np.asarray(dist.mean, np.float64), "predicted mean"
+    if not 0 <= feature < rows.shape[1]:
+        raise ValueError(
+            f"`feature` must be the position of one of {rows.shape[1]} inputs, got {feature}."
+        )
+    return rows[:, feature].astype(np.float64), f"input {feature}"
+
+
+def _plot_points(
+    dist: Predictive,
+    x: np.ndarray,
+    label: str,
+    targets: Array | None,
+    levels: Sequence[float],
+    where: Array | None,
+    ax: Axes,
+    kwargs: dict[str, Any],
+) -> Axes:
+    """An interval of its own for every point, or for evenly chosen ones of many."""
+    order = np.argsort(x, kind="stable")
+    drawn = order[:: -(-len(order) // _MOST_INTERVALS)]
+    for level in sorted(check_levels(levels), reverse=True):
+        low, high = (_quantile(dist, 0.5 * (1 + sign * level))[drawn] for sign in (-1, 1))
+        name, width = f"{percent(level)} interval", 1 + 2.5 * (1 - level)
+        ax.vlines(x[drawn], low, high, color=BLUE, alpha=0.5, linewidth=width, label=name)
+    if targets is not None:
+        y, is_drawn = drawn_targets(dist, targets, where)
+        rows = drawn[is_drawn[drawn]]
+        ax.plot(x[rows], y[rows], ".", markersize=3, color="0.25", zorder=1.5, label="targets")
+    dots = {"color": BLACK, "marker": "_", "linestyle": "none", "label": "mean", "zorder": 2.5}
+    mean = np.asarray(dist.mean, np.float64)
+    ax.plot(x[drawn], mean[drawn], **merged(dots, kwargs, (("c", "color"), ("lw", "linewidth"))))
+    return finish(ax, label, "target")

@@ -1,7 +1,9 @@
 """The examples train, and their steps stay short enough to be read at a glance."""
 
+import ast
 import importlib
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +27,30 @@ def test_a_complete_training_step_takes_less_than_30_lines(name):
     example = importlib.import_module(f"examples.{name}")
     step = getattr(example.train_step, "__wrapped__", example.train_step)
     assert len(inspect.getsource(step).splitlines()) < 30
+
+
+@pytest.mark.parametrize("path", sorted(Path("examples").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_is_one_file_that_runs_anywhere(path):
+    """It imports nothing of this repository but the installed package."""
+    imports = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+        )
+    }
+    assert not imports & {"examples", "benchmarks", "tests"}
+
+
+RECIPES = ("pets_ensemble", "behaviour_cloning", "neural_process")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_trains_with_and_without_its_one_new_line(name):
+    example = importlib.import_module(f"examples.{name}")
+    source = inspect.getsource(example)
+    assert source.count("fisher8(") == 1  # the one changed line
+    for corrected in (False, True):
+        start = example.main(corrected=corrected, steps=1)
+        assert example.main(corrected=corrected, steps=100) < start - 0.1

@@ -252,13 +252,34 @@ def test_narrow_types_can_be_drawn(points, dtype):
         assert isinstance(draw((dist, inputs, targets), ax=plt.figure().add_subplot()), Axes)
 
 
+def test_several_inputs_are_drawn_along_the_prediction_or_one_of_them(points):
+    dist, inputs, targets = points
+    rows = np.stack([inputs, -2 * np.asarray(inputs)], axis=1)
+    ax = plots.plot_fit(dist, rows, targets, levels=(0.9,), ax=plt.figure().add_subplot())
+    assert ax.get_xlabel() == "predicted mean"
+    segments = np.array(ax.collections[0].get_segments())  # (drawn, 2 ends, x and y)
+    expected = dist.mean + np.exp(0.5 * dist.log_variance) * scipy.stats.norm.ppf(0.95)
+    found = segments[:, 1, 1]
+    order = np.argsort(np.asarray(dist.mean), kind="stable")[::2]  # 100 of 200 fit
+    np.testing.assert_allclose(found, np.asarray(expected)[order], rtol=1e-5)
+    ax = plots.plot_fit(dist, rows, feature=1, ax=plt.figure().add_subplot())
+    assert ax.get_xlabel() == "input 1"
+    assert np.isin(ax.lines[-1].get_xdata(), rows[:, 1]).all()
+
+
 def test_errors_name_the_argument_and_the_fix(points):
     dist, inputs, targets = points
     two = Gaussian(jnp.zeros((5, 2)), jnp.zeros((5, 2)))
     with pytest.raises(ValueError, match=r"`dist` must hold the predictions of one target"):
         plots.plot_fit(two, np.zeros(5))
     with pytest.raises(ValueError, match=r"`inputs` must hold one number per prediction"):
-        plots.plot_fit(dist, np.zeros((200, 2)))
+        plots.plot_fit(dist, np.zeros((100, 2)))
+    with pytest.raises(ValueError, match=r"`feature` must be the position of one of 2 inputs"):
+        plots.plot_fit(dist, np.zeros((200, 2)), feature=2)
+    with pytest.raises(ValueError, match=r"`feature` chooses one of several inputs, got 0"):
+        plots.plot_fit(dist, inputs, feature=0)
+    with pytest.raises(ValueError, match=r"`truth` is a line along one input"):
+        plots.plot_fit(dist, np.zeros((200, 2)), truth=inputs)
     with pytest.raises(ValueError, match=r"`truth` must hold one number per prediction"):
         plots.plot_fit(dist, inputs, truth=np.zeros(3))
     with pytest.raises(ValueError, match=r"`targets` must have the shape of the predictions"):
