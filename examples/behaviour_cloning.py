@@ -29,15 +29,18 @@ def demonstrations(key, rows):
     return states, wanted + std * jax.random.normal(key_noise, (rows, 2))
 
 
-def main(corrected=True, learning_rate=0.003, steps=500):
+def main(corrected=True, learning_rate=0.01, steps=500):
     """Trains the policy and returns its NLL of held-out actions."""
     states, actions = demonstrations(jax.random.key(0), 2000)
     policy = Policy()
     params = policy.init(jax.random.key(1), states[:1])
     optimizer = optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
 
+    def predict(params, states) -> Gaussian:
+        return policy.apply(params, states)  # type: ignore[return-value]
+
     def loss(params, rows):
-        dist = policy.apply(params, states[rows])
+        dist = predict(params, states[rows])
         if corrected:
             dist = fisher8(dist)  # the one new line
         return dist.nll(actions[rows]).mean()
@@ -52,7 +55,7 @@ def main(corrected=True, learning_rate=0.003, steps=500):
     train = jax.jit(lambda carry: jax.lax.scan(train_step, carry, keys)[0])
     params, _ = train((params, optimizer.init(params)))
     test_states, test_actions = demonstrations(jax.random.key(3), 2000)
-    return float(policy.apply(params, test_states).nll(test_actions).mean())
+    return float(predict(params, test_states).nll(test_actions).mean())
 
 
 if __name__ == "__main__":
