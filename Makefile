@@ -5,14 +5,30 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export JAX_PLATFORMS ?= cpu
+MINIMUM_TESTS := tests/test_fisher8.py tests/test_optax.py tests/test_microbatches.py tests/families \
+	tests/losses tests/metrics tests/transforms
 
-.PHONY: demo test test-slow lint docs links package clean
+.PHONY: demo test test-library test-benchmarks test-minimum test-slow lint docs links package clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks engel
 
+# Everything that a change can break, in one run, so that both processes stay busy to the end.
 test: lint
 	$(BIN)/python -m pytest
+
+# The two halves of it.
+test-library: $(VENV)/.installed
+	$(BIN)/python -m pytest --ignore=tests/benchmarks
+
+test-benchmarks: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/benchmarks
+
+# The core on the oldest versions that pyproject.toml promises.
+test-minimum:
+	$(PYTHON) -m venv .venv-minimum
+	.venv-minimum/bin/python -m pip install --quiet $$($(PYTHON) -m tests.minimum_versions) -e '.[minimum]'
+	.venv-minimum/bin/python -m pytest $(MINIMUM_TESTS)
 
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
@@ -42,4 +58,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build
+	rm -rf $(VENV) .venv-minimum build dist *.egg-info docs/_build

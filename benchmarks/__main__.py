@@ -1,62 +1,10 @@
-"""`python -m benchmarks NAME [options]`: one module per command, imported when asked for.
-
-A command module has `add_arguments(parser)` and `run(args) -> int`, the exit code.
-"""
+"""`python -m benchmarks NAME [options]`; the names are those of `registry.py`."""
 
 import argparse
-import importlib
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
-
-class Command(NamedTuple):
-    """Where a command lives and what it does, in one line."""
-
-    module: str
-    help: str
-
-
-COMMANDS = {
-    "engel": Command(
-        "benchmarks.experiments.engel.command", "Plain NLL beside Fisher8 on a small real data set."
-    ),
-    "overhead": Command(
-        "benchmarks.costs.overhead", "Cost of Fisher8 in a compiled training step."
-    ),
-    "uci": Command(
-        "benchmarks.experiments.uci.command", "The UCI tables: 8 sets, 20 splits, 9 tables."
-    ),
-    "sinusoid": Command(
-        "benchmarks.experiments.sinusoid.command", "The one-dimensional sinusoid over training."
-    ),
-    "radius": Command(
-        "benchmarks.experiments.radius.command", "The KL radius beside tuned learning rates."
-    ),
-    "rotated_mnist": Command(
-        "benchmarks.experiments.rotated_mnist.command", "The angle of a rotated digit."
-    ),
-    "weak_lensing": Command(
-        "benchmarks.experiments.weak_lensing.command", "Two cosmological parameters from maps."
-    ),
-    "estimator": Command(
-        "benchmarks.experiments.tables.command", "The estimator beside gradient boosting, UCI."
-    ),
-    "scale_out": Command("benchmarks.costs.scale_out", "What many devices send each other."),
-    "speed": Command("benchmarks.costs.speed", "The UCI sweep against PyTorch and the hardware."),
-    "families": Command(
-        "benchmarks.experiments.families.command", "Recovery of every family beside tuned Adam."
-    ),
-    "doctor": Command(
-        "benchmarks.experiments.doctor.command", "False alarms and hits of the doctor."
-    ),
-    "dense": Command(
-        "benchmarks.experiments.dense.command", "Disparity of every pixel of a stereo pair."
-    ),
-    "report": Command(
-        "benchmarks.machinery.report", "Committed results beside the published figures."
-    ),
-}
+from benchmarks.registry import BENCHMARKS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,18 +14,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_overview())
         return 0 if argv else 2
     name, *rest = argv
-    if name not in COMMANDS:
+    if name not in BENCHMARKS:
         print(f"There is no benchmark {name!r}.\n\n{_overview()}", file=sys.stderr)
         return 2
-    module = importlib.import_module(COMMANDS[name].module)
-    parser = argparse.ArgumentParser(f"python -m benchmarks {name}", description=module.__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    module.add_arguments(parser)
-    return module.run(parser.parse_args(rest))
+    return _run(name, rest)
+
+
+def _run(name: str, options: Sequence[str]) -> int:
+    from benchmarks.machinery.command import UsageError
+    from benchmarks.machinery.data import DataUnavailableError
+
+    try:
+        module = BENCHMARKS[name].load_command()
+        parser = argparse.ArgumentParser(f"python -m benchmarks {name}", description=module.__doc__)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        module.add_arguments(parser)
+        return module.run(parser.parse_args(options))
+    except (UsageError, DataUnavailableError) as error:
+        print(f"{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        unstored = "Interrupted: nothing is stored; the same command starts again."
+        print(f"\n{stop}" if str(stop) else f"\n{unstored}", file=sys.stderr)
+        return 130
 
 
 def _overview() -> str:
-    rows = "\n".join(f"  {name:14} {command.help}" for name, command in COMMANDS.items())
+    rows = "\n".join(f"  {name:14} {row.help}" for name, row in BENCHMARKS.items())
     return f"usage: python -m benchmarks NAME [options]   (NAME --help for its options)\n\n{rows}"
 
 

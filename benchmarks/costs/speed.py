@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks.machinery.console import console
 from benchmarks.machinery.data import VARIABLE, add_data_argument, data_dir
+from benchmarks.machinery.document import Paragraph, Section
 from benchmarks.machinery.provenance import machine, provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from benchmarks.machinery.workers import default_workers
@@ -69,6 +70,21 @@ def run(args: argparse.Namespace) -> int:
         provenance=provenance(f"python -m benchmarks speed --rounds {args.rounds}"),
     )
     return 0
+
+
+def section(store: Store) -> Section | None:
+    """The measured ratios, or None without results."""
+    result = store.read("speed/uci-sgd")
+    if result is None:
+        return None
+    machine, summary = result["machine"], result["summary"]
+    torch = result["rounds"][0]["torch"]
+    versions = f"PyTorch {torch['torch']} with {torch['threads']} threads"
+    where = (
+        f"{machine['cores']} cores of {machine['processor']} (load average {machine['load']} at "
+        f"the end), {versions}, best of {len(result['rounds'])} rounds"
+    )
+    return Section("Speed", [Paragraph(f"On {where}: {words(summary)}")])
 
 
 def sweep_seconds(folder: Path) -> float:

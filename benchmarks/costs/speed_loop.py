@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-METHODS = ("unit_variance", "nll", "beta_nll", "faithful", "fisher8")
+from benchmarks.machinery.methods import PAPER_METHODS
 
 
 def main() -> None:
@@ -27,22 +27,22 @@ def uci_step_seconds(data: Path, scratch: Path) -> float:
     from benchmarks.experiments.uci import jobs as uci_jobs
     from benchmarks.experiments.uci.data import prepare
     from benchmarks.experiments.uci.plan import BUDGETS, Job
-    from benchmarks.machinery.training import start, train
+    from fisher8_jax.training import start, train
 
     path = prepare(["energy"], data, scratch)["energy"]
     total, count = 0.0, 0
-    for method in METHODS:
+    for method in PAPER_METHODS:
         job = Job("sgd", method, "energy", BUDGETS["sgd"].rates, 0, path, scratch)
         recipe, prepared = uci_jobs.make_recipe(job), uci_jobs.load_prepared(path)
         schedule = uci_jobs.draw_schedule(job, prepared)
         params, lanes = uci_jobs.draw_lanes(job, recipe, prepared.features)
 
         def call(recipe=recipe, params=params, lanes=lanes, schedule=schedule, prepared=prepared):
-            state = start(recipe, params, None, prepared.train, lanes)
-            return train(recipe, state, prepared.train, lanes, schedule)
+            state = start(recipe.task, params, None, lanes, prepared.train)
+            return train(recipe.task, state, prepared.train, lanes, schedule)
 
         total += _seconds(call, repeats=3)
-        count += 100 * len(lanes.source)
+        count += 100 * len(lanes.key)
     return total / count
 
 
@@ -50,7 +50,7 @@ def sinusoid_step_seconds(steps: int = 500) -> float:
     """Five seeds of Fisher8 as lanes, per lane."""
     from benchmarks.experiments.sinusoid import jobs as sinusoid_jobs
     from benchmarks.experiments.sinusoid.plan import Job
-    from benchmarks.machinery.training import start, train
+    from fisher8_jax.training import start, train
 
     job = Job("constant", "fisher8", "literal", steps, 5, steps, Path("."), Path("."))
     recipe = sinusoid_jobs.make_recipe(job)
@@ -58,8 +58,8 @@ def sinusoid_step_seconds(steps: int = 500) -> float:
     schedule = sinusoid_jobs.draw_chunk(job, 0)
 
     def call():
-        state = start(recipe, sinusoid_jobs.draw_params(job), None, sources, lanes)
-        return train(recipe, state, sources, lanes, schedule)
+        state = start(recipe.task, sinusoid_jobs.draw_params(job), None, lanes, sources)
+        return train(recipe.task, state, sources, lanes, schedule)
 
     return _seconds(call, repeats=3) / (steps * job.seeds)
 

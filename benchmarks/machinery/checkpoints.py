@@ -1,57 +1,48 @@
-"""States of unfinished trainings on disk, damage noticed; an interrupted run goes on from the last.
+"""Unfinished trainings on disk: a second start goes on from the newest state."""
 
-Small states are one artifact. Large ones are kept by Orbax in a folder.
-"""
-
+import contextlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import jax
+from typing import Any, TypeVar
 
 from benchmarks.machinery.store import plain
-from fisher8_jax.artifacts import (
-    ArtifactError,
-    TrainingCheckpoints,
-    load_artifact,
-    save_artifact,
-)
+from fisher8_jax.artifacts import ArtifactError, TrainingCheckpoints
+
+State = TypeVar("State")
 
 
-def save_checkpoint(path: Path, spec: Mapping[str, Any], tree: Any) -> None:
-    """Writes the leaves of `tree`; random keys are not allowed, derive them from names."""
-    save_artifact(path, {"leaves": jax.tree.leaves(tree)}, config=plain(spec))
+@contextlib.contextmanager
+def resumed(
+    folder: Path, spec: Mapping[str, Any], state: State
+) -> Iterator[tuple[State, int, Callable[[State, int], None]]]:
+    """The newest saved state and the number it was saved with; `state` and 0 if there is none.
 
-
-def load_checkpoint(path: Path, spec: Mapping[str, Any], like: Any) -> Any | None:
-    """The saved tree; None if there is none, if it is damaged or of another `spec`.
-
-    Args:
-        path: the file.
-        spec: what is being trained; a checkpoint of something else is not used.
-        like: a tree of the same structure; arrays may have grown.
-    """
-    structure = jax.tree.structure(like)
-    try:
-        artifact = load_artifact(path)
-    except (FileNotFoundError, ArtifactError):
-        return None
-    leaves = artifact.trees.get("leaves", {})
-    if artifact.config != plain(spec) or list(leaves) != list(range(len(jax.tree.leaves(like)))):
-        return None
-    return jax.tree.unflatten(structure, list(leaves.values()))
-
-
-def open_checkpoints(folder: Path, spec: Mapping[str, Any]) -> TrainingCheckpoints:
-    """The states of one large training; those of another `spec` in that folder are removed.
+    States of another `spec` and folders without an intact state are removed. The third value is
+    `save(state, number)`, which writes beside the training. When the block ends without an error
+    the training has ended, and its folder is removed.
 
     Args:
         folder: a folder of this training's own.
         spec: what is being trained.
+        state: the first state, any tree of arrays; random keys are not allowed.
     """
+    checkpoints, saved, number = _open(folder, spec, state)
+    with checkpoints:
+        yield saved, number, checkpoints.save
+    checkpoints.remove()
+
+
+def _open(
+    folder: Path, spec: Mapping[str, Any], state: State
+) -> tuple[TrainingCheckpoints, State, int]:
     try:
-        return TrainingCheckpoints(folder, every=1, config=plain(spec))
-    except ValueError:
+        checkpoints = TrainingCheckpoints(folder, every=1, config=plain(spec))
+    except ValueError:  # of another spec
         shutil.rmtree(folder)
-        return TrainingCheckpoints(folder, every=1, config=plain(spec))
+        return TrainingCheckpoints(folder, every=1, config=plain(spec)), state, 0
+    try:
+        return checkpoints, *checkpoints.restore(state)
+    except (ArtifactError, ValueError):  # damaged, or of another form
+        checkpoints.remove()
+        return TrainingCheckpoints(folder, every=1, config=plain(spec)), state, 0

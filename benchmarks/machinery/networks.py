@@ -7,7 +7,8 @@ What the training loop needs of a network is one method:
 `outputs` is a tuple of arrays with the shape of the targets, the mean's first; a method's link
 makes a distribution of them. `variables` are what the network updates itself (running statistics),
 None if nothing. `severed` cuts the gradient between all outputs but the first and what lies below
-them. `key` feeds dropout.
+them. `key` feeds dropout. `split(params)` gives the parameters of the mean and those of the rest to
+methods that penalise them.
 
 Initial values are drawn with NumPy at their true shapes, so that zero columns added to give several
 data sets one shape change nothing.
@@ -43,6 +44,8 @@ class Network(Protocol):
         severed: bool,
         train: bool,
     ) -> tuple[tuple[Array, ...], Variables]: ...
+
+    def split(self, params: Params) -> tuple[Params, Params]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +103,12 @@ class Mlp:
         mean, others = affine(hidden, first), affine(lax.stop_gradient(hidden), rest)
         scales = tuple(others[..., index] for index in range(self.outputs - 1))
         return (mean[..., 0], *scales), variables
+
+    def split(self, params: Params) -> tuple[Params, Params]:
+        """The parameters of the mean, with the trunk, and those of the other outputs."""
+        head = params["head"]
+        first, rest = ({k: v[..., cut] for k, v in head.items()} for cut in (_FIRST, _REST))
+        return {"trunk": params["trunk"], "head": first}, rest
 
 
 def affine(inputs: Array, layer: Params) -> Array:

@@ -5,24 +5,14 @@ out.
 """
 
 import argparse
-import importlib
-import importlib.util
 from pathlib import Path
 
 from benchmarks.machinery.console import console
 from benchmarks.machinery.document import Section, to_html, to_markdown
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store, write_atomically
+from benchmarks.registry import BENCHMARKS
 
 TITLE = "fisher8_jax: the published experiments, reproduced"
-# Each has `section(store) -> Section | None`.
-SECTIONS = (
-    "benchmarks.experiments.uci.report",
-    "benchmarks.experiments.sinusoid.report",
-    "benchmarks.costs.speed_report",
-    "benchmarks.experiments.radius.report",
-    "benchmarks.experiments.rotated_mnist.report",
-    "benchmarks.experiments.weak_lensing.report",
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +44,6 @@ def run(args: argparse.Namespace) -> int:
 
 def collect(store: Store) -> list[Section]:
     """The sections that have results."""
-    found = (name for name in SECTIONS if importlib.util.find_spec(name) is not None)
-    sections = (importlib.import_module(name).section(store) for name in found)
+    reports = (benchmark.load_report() for benchmark in BENCHMARKS.values())
+    sections = (report.section(store) for report in reports if report is not None)
     return [section for section in sections if section is not None]

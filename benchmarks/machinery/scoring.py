@@ -1,5 +1,10 @@
-"""The three scores of the published tables, for one training; `vmap` gives them for all lanes."""
+"""The scores of the published tables, for one training; `vmap` gives them for all lanes.
 
+A row of `METRICS` adds a score to the cells and tables of every experiment that uses `score`.
+"""
+
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -9,17 +14,24 @@ from fisher8_jax import Gaussian
 from fisher8_jax.metrics import ece, nll, rmse
 
 
-class Scores(NamedTuple):
-    """Scores in the units of the targets."""
+class Metric(NamedTuple):
+    """A function of predictions, targets and `where`, and the decimals that tables print."""
 
-    rmse: Array
-    nll: Array
-    ece: Array
-    non_finite: Array
+    function: Callable[..., Array]
+    decimals: int
 
 
-def score(dist: Gaussian, targets: Array, where: Array) -> Scores:
-    """RMSE, mean NLL without `ln(2 pi)/2`, ECE, and the number of non-finite predictions.
+# In the units of the targets; the NLL without `ln(2 pi)/2`.
+METRICS = {
+    "rmse": Metric(rmse, 2),
+    "nll": Metric(functools.partial(nll, constant=False), 2),
+    "ece": Metric(ece, 3),
+}
+SCORES = (*METRICS, "non_finite")
+
+
+def score(dist: Gaussian, targets: Array, where: Array) -> dict[str, Array]:
+    """Every metric, and the number of non-finite predictions; the names are `SCORES`.
 
     Args:
         dist: predictions for one test set, in the units of the targets.
@@ -27,9 +39,5 @@ def score(dist: Gaussian, targets: Array, where: Array) -> Scores:
         where: False for padding.
     """
     finite = jnp.isfinite(dist.mean) & jnp.isfinite(dist.log_variance)
-    return Scores(
-        rmse=rmse(dist, targets, where=where),
-        nll=nll(dist, targets, where=where, constant=False),
-        ece=ece(dist, targets, where=where),
-        non_finite=jnp.sum(where & ~finite),
-    )
+    scores = {name: metric.function(dist, targets, where=where) for name, metric in METRICS.items()}
+    return {**scores, "non_finite": jnp.sum(where & ~finite)}

@@ -9,12 +9,13 @@ worker; a worker whose stretch is empty takes the last job of the longest one.
 import itertools
 import os
 import resource
+import signal
 import threading
-import time
-import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.machinery.provenance import peak_memory_bytes
@@ -44,59 +45,63 @@ def run_jobs(function: Job, jobs: Sequence[Any], *, workers: int, report: Report
         report: called here with every amount that any worker reports.
 
     Raises:
-        RuntimeError: a job failed; the message holds its traceback. The other workers are stopped.
+        RuntimeError: a job failed; the message holds what it raised. All workers are stopped, as
+            they are by Ctrl-C.
     """
     workers = min(workers, len(jobs))
     if workers <= 1:
         for job in jobs:
             function(job, report)
         return peak_memory_bytes()
-    queues = _stretches(jobs, workers)
     context = get_context("spawn")
-    processes, connections = [], {}
-    cores = sorted(os.sched_getaffinity(0))
+    amounts = context.SimpleQueue()
+    pipes = [context.Pipe(duplex=False) for _ in range(workers)]
+    cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    # A pool of one process each, because only so a job can be given to a certain worker.
+    pools = [
+        ProcessPoolExecutor(1, context, _settle, (core, lifeline, amounts))
+        for core, (lifeline, _) in zip(cores, pipes, strict=False)
+    ]
+    listener = threading.Thread(target=_pass_on, args=(amounts, report), daemon=True)
+    listener.start()
     try:
-        for index in range(workers):
-            ours, theirs = context.Pipe()
-            arguments = (function, theirs, cores[index % len(cores)], os.getpid())
-            process = context.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
-            theirs.close()
-            processes.append(process)
-            connections[ours] = index
-        return own_peak_memory() + _dispatch(connections, queues, report)
+        peak = _own_peak_memory() + _dispatch(function, pools, _stretches(jobs, workers))
+    except BaseException:
+        for _, ours in pipes:
+            ours.close()  # workers end at once, also in the middle of a job
+        raise
     finally:
-        for process in processes:
-            process.terminate()
-            process.join()
-
-
-def own_peak_memory() -> int:
-    """The peak memory of this process alone; its children report their own."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _dispatch(connections: dict[Connection, int], queues: list[list[Any]], report: Report) -> int:
-    peak = 0
-    while connections:
-        for connection in wait(list(connections)):
-            assert isinstance(connection, Connection)
-            try:
-                kind, value = connection.recv()
-            except EOFError:
-                raise RuntimeError(
-                    "A worker process died. Run the command again to go on."
-                ) from None
-            if kind == "failed":
-                raise RuntimeError(f"A job failed in a worker process:\n{value}")
-            if kind == "progress":
-                report(value)
-            elif kind == "ready":
-                connection.send(_next_job(queues, connections[connection]))
-            else:
-                peak += value
-                del connections[connection]
+        for pool in pools:
+            pool.shutdown()
+    amounts.put(None)
+    listener.join()
     return peak
+
+
+def _dispatch(function: Job, pools: list[ProcessPoolExecutor], queues: list[list[Any]]) -> int:
+    """Keeps every pool busy until no job is left; the sum of the workers' peaks."""
+    running: dict[Future[int], int] = {}
+    peaks = [0] * len(pools)
+
+    def give(index: int) -> None:
+        job = _next_job(queues, index)
+        if job is not None:
+            running[pools[index].submit(_call, function, job[0])] = index
+
+    for index in range(len(pools)):
+        give(index)
+    while running:
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            index = running.pop(future)
+            try:
+                peaks[index] = future.result()
+            except BrokenProcessPool:
+                message = "A worker process died. Run the command again to go on."
+                raise RuntimeError(message) from None
+            except Exception as error:
+                raise RuntimeError(f"A job failed in a worker process: {error!r}") from error
+            give(index)
+    return sum(peaks)
 
 
 def _stretches(jobs: Sequence[Any], workers: int) -> list[list[Any]]:
@@ -111,25 +116,37 @@ def _next_job(queues: list[list[Any]], index: int) -> tuple[Any] | None:
     return (longest.pop(),) if longest else None
 
 
-def _serve(function: Job, connection: Connection, core: int, parent: int) -> None:
-    """The life of a worker: pin itself, ask for jobs, go when there are none or nobody asks."""
+def _pass_on(amounts: Any, report: Report) -> None:
+    while (amount := amounts.get()) is not None:
+        report(amount)
+
+
+_amounts: Any = None  # set in workers alone
+
+
+def _settle(core: int, lifeline: Connection, amounts: Any) -> None:
+    """The first thing a worker does."""
+    global _amounts
+    _amounts = amounts
     # Before JAX is imported: it sizes its thread pool by the cores it may use.
     os.sched_setaffinity(0, {core})
-    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    threading.Thread(target=_leave_with, args=(lifeline,), daemon=True).start()
+
+
+def _call(function: Job, job: Any) -> int:
+    function(job, _amounts.put)
+    return _own_peak_memory()
+
+
+def _leave_with(lifeline: Connection) -> None:
+    """Ends this process when the parent lets go of the other end, or is gone, however it went."""
     try:
-        while True:
-            connection.send(("ready", None))
-            job = connection.recv()
-            if job is None:
-                connection.send(("finished", own_peak_memory()))
-                return
-            function(job[0], lambda amount: connection.send(("progress", amount)))
-    except Exception:
-        connection.send(("failed", traceback.format_exc()))
+        lifeline.recv()
+    except EOFError:
+        os._exit(1)
 
 
-def _leave_with(parent: int) -> None:
-    """Ends this process when the parent is gone, however it went."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
+def _own_peak_memory() -> int:
+    """The peak memory of this process alone; its children report their own."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

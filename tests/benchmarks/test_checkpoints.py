@@ -2,35 +2,57 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from benchmarks.machinery.checkpoints import load_checkpoint, open_checkpoints, save_checkpoint
+from benchmarks.machinery.checkpoints import resumed
 
 SPEC = {"rates": (0.1, 0.2), "seed": 0}
-TREE = {"state": [jnp.arange(3), np.float64(1 / 3)], "looks": np.zeros((2, 3))}
 
 
-def test_a_small_state_comes_back_also_when_it_has_grown(tmp_path):
-    save_checkpoint(tmp_path / "a", SPEC, TREE | {"looks": np.ones((5, 3))})
-    back = load_checkpoint(tmp_path / "a", SPEC, TREE)
-    np.testing.assert_array_equal(back["looks"], np.ones((5, 3)))
-    assert back["state"][1] == 1 / 3
+def tree(value):
+    return {"state": [value * jnp.arange(3), np.asarray(value / 3)], "looks": np.full(2, value)}
 
 
-def test_other_states_and_damaged_ones_are_not_used(tmp_path):
-    path = tmp_path / "a"
-    assert load_checkpoint(path, SPEC, TREE) is None
-    save_checkpoint(path, SPEC, TREE)
-    assert load_checkpoint(path, SPEC | {"seed": 1}, TREE) is None
-    assert load_checkpoint(path, SPEC, [TREE, TREE]) is None
-    content = path.read_bytes()
-    path.write_bytes(content[:-200] + b"x" * 200)
-    assert load_checkpoint(path, SPEC, TREE) is None
+class StopError(Exception):
+    """Ends a training before its time."""
 
 
-def test_a_folder_of_another_spec_begins_anew(tmp_path):
-    with open_checkpoints(tmp_path / "a", SPEC) as checkpoints:
-        checkpoints.save(jnp.ones(2), 3)
-    with open_checkpoints(tmp_path / "a", SPEC) as checkpoints:
-        assert checkpoints.restore(jnp.zeros(2))[1] == 3
-    with open_checkpoints(tmp_path / "a", SPEC | {"seed": 1}) as checkpoints:
-        assert checkpoints.restore(jnp.zeros(2))[1] == 0
+@pytest.fixture
+def folder(tmp_path):
+    """A training that was stopped after its third save."""
+
+    def train():
+        with resumed(tmp_path / "a", SPEC, tree(0.0)) as (_, done, save):
+            assert done == 0
+            for number in range(1, 4):
+                save(tree(float(number)), number)
+            raise StopError
+
+    with pytest.raises(StopError):
+        train()
+    return tmp_path / "a"
+
+
+def test_the_newest_state_comes_back_and_a_finished_training_leaves_nothing(folder):
+    with resumed(folder, SPEC, tree(0.0)) as (state, done, _):
+        assert done == 3
+        np.testing.assert_array_equal(state["looks"], 3.0)
+        assert state["state"][1] == 1.0
+        assert state["looks"].dtype == np.float64
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("spec", [SPEC | {"seed": 1}, SPEC | {"rates": (0.1,)}])
+def test_another_spec_begins_anew(folder, spec):
+    with resumed(folder, spec, tree(0.0)) as (state, done, _):
+        assert done == 0
+        np.testing.assert_array_equal(state["looks"], 0.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_states_that_are_all_damaged_begin_anew(folder):
+    for path in folder.glob("*/**/*"):
+        if path.is_file():
+            path.write_bytes(b"x" * path.stat().st_size)
+    with resumed(folder, SPEC, tree(0.0)) as (_, done, _):
+        assert done == 0

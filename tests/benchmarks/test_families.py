@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.experiments.families import command as families
+from benchmarks.experiments.families import jobs as families
+from benchmarks.experiments.families.jobs import EVALUATE_EVERY, SETTING, recipe
 from benchmarks.experiments.families.problems import PROBLEMS
-from benchmarks.experiments.families.training import EVALUATE_EVERY, SETTING, recipe
+from benchmarks.experiments.families.report import counts, section
+from benchmarks.machinery.document import table_lines
 from benchmarks.machinery.store import Store
 from fisher8_jax.transforms import fisher8_optimizer
 from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
@@ -55,7 +57,7 @@ def test_counts_compare_both_methods_by_the_same_sense():
 
     rows = [row((100, 90), (200, 80)), row((100, 95), (100, 95)), row((None, None), (50, 40))]
     rows.append(row((100, 95), (None, None)))
-    assert [line.split(": ")[1] for line in families.counts(rows)] == [
+    assert [line.split(": ")[1] for line in counts(rows)] == [
         "3 of 4",
         "2 of 4, equal in 1",
         "1 of 4, equal in 1",
@@ -91,9 +93,11 @@ def test_the_recipe_is_the_public_one_for_a_traced_number_of_steps():
 
 
 def test_the_docs_show_the_stored_table():
-    lines = families.table(Store())
-    assert "\n".join(lines) in (DOCS / "families.md").read_text()
-    names = [line.split(" | ")[0][2:] for line in lines if line.startswith("| ")][1:]
+    table, below = section(Store()).blocks
+    page = (DOCS / "families.md").read_text()
+    lines = table_lines(table)
+    assert all(line in page for line in [lines[0], *lines[2:], below.text])
+    names = [row[0] for row in table.rows]
     assert names == [name for name in PROBLEMS if name in names]
     assert len(names) >= 14
 

@@ -49,11 +49,11 @@ def test_a_killed_sinusoid_goes_on_from_its_checkpoint(tmp_path):
 
     finish(spawn(*arguments("whole")))
     checkpoints = tmp_path / "killed" / "runs"
-    kill_when(spawn(*arguments("killed")), lambda: list(checkpoints.glob("**/*.f8")))
+    kill_when(spawn(*arguments("killed")), lambda: list(checkpoints.glob("sinusoid/*/1")))
     assert not contents(tmp_path / "killed" / "results")
     finish(spawn(*arguments("killed")))
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-    assert not list(checkpoints.glob("**/*.f8"))
+    assert contents(tmp_path / "killed" / "results") == contents(tmp_path / "whole" / "results")
+    assert not list(checkpoints.glob("sinusoid/*"))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ def test_run_prints_stores_and_compares(tmp_path, capsys, monkeypatch):
     def tiny(rng):
         inputs = jnp.asarray(rng.normal(size=(8, 3)), jnp.float32)
         layers = overhead.dense(rng, 3, 4, 2)
-        return overhead.Problem("tiny", overhead.apply_dense, layers, inputs, 1e9, 2)
+        return overhead.Problem("tiny", overhead.apply_dense, layers, inputs, 2)
 
     for name in ("small_mlp", "large_mlp", "small_cnn"):
         monkeypatch.setattr(overhead, name, tiny)

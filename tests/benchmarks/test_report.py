@@ -125,7 +125,7 @@ def test_without_results_the_command_says_so(tmp_path, capsys):
 
 
 def test_rendering_escapes_and_marks():
-    figure = Figure("picture", b"\x89PNG", "a < b")
+    figure = Figure("picture", lambda: b"\x89PNG", "a < b")
     table = Table("caption", ["x|y"], [["**1**"], ["`a<b`"]])
     sections = [Section("One & two", [Paragraph("**bold** <i>"), table, figure])]
     page = to_html("Title", sections)

@@ -1,7 +1,6 @@
 import pytest
 
-from benchmarks.costs.speed import summarize, words
-from benchmarks.costs.speed_report import section
+from benchmarks.costs.speed import section, summarize, words
 from benchmarks.machinery.store import Store
 
 

@@ -8,20 +8,13 @@ import numpy as np
 import optax
 import pytest
 
-from benchmarks.machinery import training
-from benchmarks.machinery.methods import METHODS, with_fields
+from benchmarks.machinery.links import LINKS
+from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.seeds import generator
-from benchmarks.machinery.training import (
-    Lanes,
-    Recipe,
-    Schedule,
-    Sources,
-    shuffled_rows,
-    stack,
-    start,
-    train,
-)
+from benchmarks.machinery.training import Recipe
+from fisher8_jax.ensembles import stack_members
+from fisher8_jax.training import Lane, Schedule, Sources, _loop, shuffled_rows, start, train
 
 ROWS, FEATURES, BATCH, STEPS = 21, 3, 5, 9
 RATES = (0.01, 0.05)
@@ -47,15 +40,15 @@ def make_schedule(steps: int = STEPS) -> Schedule:
     return Schedule(rows, drawn[0][1], factor)
 
 
-def make_lanes(places: list[tuple[int, float]]) -> Lanes:
+def make_lanes(places: list[tuple[int, float]]) -> Lane:
     source, rate = (np.array(values) for values in zip(*places, strict=True))
     keys = jax.vmap(jax.random.key)(source.astype(np.uint32))
-    return Lanes(jnp.asarray(source, jnp.int32), jnp.asarray(rate, jnp.float32), keys)
+    return Lane(jnp.asarray(rate, jnp.float32), keys, jnp.asarray(source, jnp.int32))
 
 
 def make_recipe(name: str, optimizer=optax.sgd, **fields) -> Recipe:
-    method = with_fields(METHODS[name], **fields)
-    return Recipe(Mlp(hidden=(4,), outputs=method.outputs), method, optimizer)
+    method = METHODS[name].override(**fields)
+    return Recipe(Mlp(hidden=(4,), outputs=LINKS[method.link].outputs), method, optimizer)
 
 
 def first_params(recipe: Recipe, fold: int, padded: int | None = None):
@@ -65,14 +58,15 @@ def first_params(recipe: Recipe, fold: int, padded: int | None = None):
 def run(recipe, places, sources=None, padded=None):
     sources = make_sources() if sources is None else sources
     lanes = make_lanes(places)
-    params = stack([first_params(recipe, fold, padded) for fold, _ in places])
-    state = start(recipe, params, None, sources, lanes)
-    return train(recipe, state, sources, lanes, make_schedule())
+    params = stack_members([first_params(recipe, fold, padded) for fold, _ in places])
+    state = start(recipe.task, params, None, lanes, sources)
+    state, readouts = train(recipe.task, state, sources, lanes, make_schedule())
+    return state, readouts["loss"]
 
 
-def plain_loop(recipe: Recipe, fold: int, rate: float):
+def plain_loop(recipe: Recipe, fold: int, rate: float, penalty=lambda params: 0.0):
     """The same training as a beginner would write it."""
-    sources, schedule, objective = make_sources(), make_schedule(), recipe.method.objective
+    sources, schedule, objective = make_sources(), make_schedule(), recipe.task.objective
     inputs, targets = sources.inputs[fold], sources.targets[fold]
     params = jax.tree.map(jnp.asarray, first_params(recipe, fold))
 
@@ -80,7 +74,7 @@ def plain_loop(recipe: Recipe, fold: int, rate: float):
         (mean, *others), _ = recipe.network.forward(
             params, None, x, key=None, severed=recipe.method.severs_trunk, train=True
         )
-        return recipe.method.link(mean, *others)
+        return LINKS[recipe.method.link].apply(mean, *others)
 
     memory = objective.init(predict(params, inputs))
     optimizer = recipe.optimizer(jnp.float32(rate))
@@ -94,9 +88,9 @@ def plain_loop(recipe: Recipe, fold: int, rate: float):
         def loss(params, rows=rows, key=key, memory=memory):
             dist = predict(params, inputs[rows])
             values = objective.values(memory, dist, targets[rows], indices=rows, key=key)
-            return values.mean()
+            return values.mean() + penalty(params)
 
-        optimizer = recipe.optimizer(jnp.float32(rate) * schedule.rate_factor[step])
+        optimizer = recipe.optimizer(jnp.float32(rate) * schedule.factor[step])
         gradients = jax.grad(loss)(params)
         updates, optimizer_state = optimizer.update(gradients, optimizer_state, params)
         params = optax.apply_updates(params, updates)
@@ -129,6 +123,22 @@ def test_equals_a_plain_loop_step_by_step(name, optimizer):
         mine = jax.tree.map(lambda leaf, lane=lane: leaf[lane], state.params)
         # float32 sums in another order: some 1e-6 of the values after nine steps
         assert_close(mine, plain_loop(recipe, fold, rate), rtol=1e-4, atol=1e-6)
+
+
+def test_the_penalty_of_a_method_is_part_of_its_loss():
+    """Wong-Toi with rho and gamma of 1/2: a quarter of the squares of all weights."""
+    halves = {"rho": 0.5, "gamma": 0.5}
+    recipe = make_recipe("nll", loss="wong_toi", hyperparameters=halves)
+    state, _ = run(recipe, PLACES[:1])
+    mine = jax.tree.map(lambda leaf: leaf[0], state.params)
+
+    def penalty(params):
+        weights = [*(layer["w"] for layer in params["trunk"]), params["head"]["w"]]
+        return 0.25 * sum(jnp.sum(leaf**2) for leaf in weights)
+
+    assert_close(mine, plain_loop(recipe, *PLACES[0], penalty), rtol=1e-4, atol=1e-6)
+    without = plain_loop(recipe, *PLACES[0])
+    assert not np.allclose(mine["trunk"][0]["w"], without["trunk"][0]["w"], rtol=1e-3)
 
 
 def test_severing_the_trunk_makes_faithful_learn_the_mean_of_unit_variance():
@@ -167,18 +177,20 @@ def test_chunks_equal_the_whole_to_the_bit_and_share_one_program():
     recipe = make_recipe("nll", optax.adam)
     whole = make_schedule()
     sources, lanes = make_sources(), make_lanes(PLACES)
-    params = stack([first_params(recipe, fold) for fold, _ in PLACES])
+    # As NumPy: arrays of JAX would be given up to the first training.
+    members = stack_members([first_params(recipe, fold) for fold, _ in PLACES])
+    params = jax.tree.map(np.asarray, members)
 
     def run_chunks(length):
-        state = start(recipe, params, None, sources, lanes)
+        state = start(recipe.task, params, None, lanes, sources)
         for first in range(0, STEPS, length):
             chunk, steps = whole.chunk(first, length)
-            state, losses = train(recipe, state, sources, lanes, chunk, steps)
-        return state, losses
+            state, readouts = train(recipe.task, state, sources, lanes, chunk, steps)
+        return state, readouts["loss"]
 
-    before = training._train._cache_size()
+    before = _loop._train._cache_size()
     four, losses = run_chunks(4)
-    assert training._train._cache_size() == before + 1
+    assert _loop._train._cache_size() == before + 1
     assert np.isnan(losses[1:]).all()
     assert np.isfinite(losses[0]).all()
     nine, _ = run_chunks(9)

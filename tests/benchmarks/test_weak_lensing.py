@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 
+from benchmarks.__main__ import main
 from benchmarks.experiments.weak_lensing import command as weak_lensing
 from benchmarks.experiments.weak_lensing import jobs as weak_lensing_jobs
 from benchmarks.experiments.weak_lensing import report as weak_lensing_report
@@ -33,9 +34,9 @@ from benchmarks.experiments.weak_lensing.simulator import (
     Simulation,
 )
 from benchmarks.machinery.document import to_markdown
-from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import Batch
+from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from fisher8_jax import Gaussian, metrics
+from fisher8_jax.training import Batch
 from tests.benchmarks.conftest import SMALL_SURVEY
 
 pytestmark = pytest.mark.usefixtures("float32")
@@ -209,7 +210,7 @@ def test_score_identity():
     inside = np.abs(targets - mean) <= np.exp(log_variance / 2)
     assert result["coverage68_s8"] == pytest.approx(float(inside[:, 1].mean()), abs=1e-6)
     # The published rows obey it to the rounding of their figures.
-    tables = json.loads((weak_lensing.DEFAULT_RESULTS.parent / "paper/tables.json").read_text())
+    tables = json.loads((DEFAULT_RESULTS.parent / "paper/tables.json").read_text())
     for row in tables["weak_lensing"]:
         value = {name: row[name]["mean"] for name in result}
         nll = value["nll_omega_m"] + value["nll_s8"]
@@ -288,8 +289,8 @@ def test_one_flag_switches_to_the_challenge_s_files(survey_folder, tmp_path):
 
 def test_challenge_without_data_is_a_message(capsys, monkeypatch):
     monkeypatch.delenv("FISHER8_DATA", raising=False)
-    assert weak_lensing.run(parse("--maps", "challenge")) == 1
-    assert "`--maps challenge` needs `--data-dir`" in capsys.readouterr().out
+    assert main(["weak_lensing", "--maps", "challenge"]) == 1
+    assert "`--maps challenge` needs `--data-dir`" in capsys.readouterr().err
 
 
 def test_simulation_of_the_real_size_takes_the_real_mask(tmp_path, survey_folder):

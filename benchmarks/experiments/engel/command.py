@@ -23,21 +23,14 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.machinery.console import console, progress
-from benchmarks.machinery.methods import METHODS, with_fields
+from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
-from benchmarks.machinery.scoring import Scores, score
+from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator
-from benchmarks.machinery.training import (
-    Lanes,
-    Recipe,
-    Schedule,
-    Sources,
-    shuffled_rows,
-    stack,
-    start,
-    train,
-)
+from benchmarks.machinery.training import Recipe
 from fisher8_jax import Gaussian
+from fisher8_jax.ensembles import stack_members
+from fisher8_jax.training import Lane, Schedule, Sources, shuffled_rows, start, train
 
 SPLITS = 20
 TRAINING_SHARE = 0.8
@@ -51,7 +44,7 @@ RECIPES = {
     "Fisher8": Recipe(NETWORK, METHODS["fisher8"], optax.sgd),
     "Fisher8 + KL radius": Recipe(
         NETWORK,
-        with_fields(METHODS["fisher8_radius"], max_kl=0.2, radius_mode="target"),
+        METHODS["fisher8_radius"].override(max_kl=0.2, radius_mode="target"),
         functools.partial(optax.sgd, momentum=0.9, nesterov=True),
     ),
 }
@@ -74,7 +67,7 @@ class Trained(NamedTuple):
     """One method: test scores (rates, splits) and the first split's fit at the first rate."""
 
     learning_rates: list[float]
-    scores: Scores
+    scores: dict[str, np.ndarray]
     fit: Callable[[Array], Gaussian]
 
 
@@ -124,19 +117,19 @@ def train_and_score(
     """Trains every split at every rate in one compiled loop."""
     sources = splits.standardized(splits.train)
     split_of_lane = np.tile(np.arange(SPLITS), len(rates))
-    lanes = Lanes(
+    lanes = Lane(
         source=jnp.asarray(split_of_lane),
-        learning_rate=jnp.asarray(np.repeat(rates, SPLITS), jnp.float32),
+        settings=jnp.asarray(np.repeat(rates, SPLITS), jnp.float32),
         key=jax.random.split(jax.random.key(args.seed), len(split_of_lane)),
     )
     initial = [NETWORK.init(generator("engel", args.seed, "init", i), 1) for i in range(SPLITS)]
-    params = stack([initial[split] for split in split_of_lane])
-    state = start(recipe, params, None, sources, lanes)
+    params = stack_members([initial[split] for split in split_of_lane])
+    state = start(recipe.task, params, None, lanes, sources)
     schedule = make_schedule(splits.train.shape[1], args)
     for first in range(0, args.steps, CHUNK):
         part, steps = schedule.chunk(first, CHUNK)
-        state, losses = train(recipe, state, sources, lanes, part, steps)
-        jax.block_until_ready(losses)
+        state, readouts = train(recipe.task, state, sources, lanes, part, steps)
+        jax.block_until_ready(readouts)
         advance(steps)
     predict = functools.partial(predict_in_francs, recipe, splits)
     scores = score_lanes(predict, state.params, splits, split_of_lane)
@@ -144,7 +137,7 @@ def train_and_score(
     shape = (len(rates), SPLITS)
     return Trained(
         rates,
-        Scores(*(values.reshape(shape) for values in jax.device_get(scores))),
+        {name: np.asarray(scores[name]).reshape(shape) for name in SCORES},
         functools.partial(fit_of_first_split, predict, first_lane, splits),
     )
 
@@ -174,12 +167,12 @@ def predict_in_francs(
 
 def score_lanes(
     predict: Callable[..., Gaussian], params: Any, splits: Splits, split_of_lane: np.ndarray
-) -> Scores:
+) -> dict[str, Array]:
     """Test scores of every lane."""
     inputs = splits.standardized(splits.test).inputs
     targets = jnp.asarray(splits.test[..., 1], jnp.float32)
 
-    def of_lane(params: Any, split: Array) -> Scores:
+    def of_lane(params: Any, split: Array) -> dict[str, Array]:
         dist = predict(params, split, inputs[split])
         return score(dist, targets[split], jnp.ones(targets.shape[1], bool))
 
@@ -202,13 +195,13 @@ def show(trained: dict[str, Trained], steps: int) -> None:
         table.add_column(name, justify="right")
     for name, result in trained.items():
         for index, rate in enumerate(result.learning_rates):
-            values = Scores(*(score[index] for score in result.scores))
-            finite = (values.non_finite == 0) & (values.rmse < DIVERGED_RMSE)
+            values = {name: scores[index] for name, scores in result.scores.items()}
+            finite = (values["non_finite"] == 0) & (values["rmse"] < DIVERGED_RMSE)
             cells = [
                 f"{np.mean(v[finite]):.{digits}f}±{np.std(v[finite]):.{digits}f}"
                 if finite.any()
                 else "-"
-                for v, digits in ((values.rmse, 1), (values.nll, 3), (values.ece, 3))
+                for v, digits in ((values["rmse"], 1), (values["nll"], 3), (values["ece"], 3))
             ]
             shown_rate = f"{rate:g}" if len(result.learning_rates) > 1 else "none"
             table.add_row(name, shown_rate, *cells, f"{np.sum(~finite)} of {SPLITS}")

@@ -50,8 +50,8 @@ class Problem:
         rng = np.random.default_rng(11)
         frequency = rng.uniform(0.5, 1.2, (2, len(waves))) * rng.choice([-1, 1], (2, len(waves)))
         phase = rng.uniform(0, 2 * math.pi, len(waves))
-        angle = inputs @ jnp.asarray(frequency, jnp.float32) + jnp.asarray(phase, jnp.float32)
-        centre, amplitude = jnp.asarray(waves.T, jnp.float32)
+        angle = inputs @ jnp.asarray(frequency, jnp.float32) + jnp.asarray(phase, jnp.float32)[None]
+        centre, amplitude = jnp.asarray(waves.T, jnp.float32)[:, None]
         return self.distribution(centre + amplitude * jnp.sin(angle))
 
 

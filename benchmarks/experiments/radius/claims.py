@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.experiments.uci.comparison import METRICS, Comparison, Key, Ours
+from benchmarks.experiments.uci.comparison import METRICS, Comparison, Key, Ours, folds_of
 from benchmarks.experiments.uci.data import DATASETS
 from benchmarks.machinery.store import Store
 
@@ -45,7 +45,7 @@ class RadiusResults:
             if spec.get("seed") == seed:
                 place = (spec["experiment"], spec["variant"], spec["dataset"])
                 result = cell["result"]
-                self.cells[place] = {m: _folds(result[m]) for m in METRICS}
+                self.cells[place] = {m: folds_of(result.get(m, [])) for m in METRICS}
                 self.non_finite[place] = int(np.sum(np.array(result["non_finite"]) > 0))
 
     def get(self, experiment: str, variant: str, dataset: str) -> dict[str, Ours] | None:
@@ -114,7 +114,3 @@ class RadiusResults:
                 holds = round(cell[metric].mean, METRICS[metric]) <= rival.value + 1e-9
                 verdicts.append(Verdict(dataset, metric, cell[metric], rival, bool(holds)))
         return verdicts
-
-
-def _folds(values: list[float | None]) -> Ours:
-    return Ours(np.array([np.nan if value is None else value for value in values], float))

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from benchmarks.experiments.radius.plan import VARIANTS, RadiusJob
 from benchmarks.experiments.uci.data import DATASETS, default_cache_dir, prepare, train_rows
-from benchmarks.experiments.uci.plan import check_names
-from benchmarks.machinery.console import console, progress
-from benchmarks.machinery.data import DataUnavailableError, add_data_argument
-from benchmarks.machinery.document import to_markdown
-from benchmarks.machinery.store import DEFAULT_RESULTS, Store, write_atomically
-from benchmarks.machinery.workers import Report, default_workers, run_jobs
+from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
+from benchmarks.machinery.console import console
+from benchmarks.machinery.data import add_data_argument
+from benchmarks.machinery.document import print_blocks
+from benchmarks.machinery.store import Store, write_atomically
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--datasets", nargs="+", default=["all"], help=", ".join(DATASETS))
     parser.add_argument("--cost", action="store_true", help="only measure the cost of a step")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS)
-    parser.add_argument("--cache-dir", type=Path, default=None, help="fast copies of the data")
-    parser.add_argument("--workers", type=int, default=None, help="default: one per core on CPU")
+    add_run_arguments(parser, cache=True)
     parser.add_argument("--picture", type=Path, default=None, help="also write the picture here")
 
 
@@ -38,12 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
         measure(store)
     else:
-        try:
-            jobs = make_jobs(args)
-        except (DataUnavailableError, ValueError) as error:
-            console.print(f"[red]{error}[/red]")
-            return 1
-        _run_missing(jobs, store, args.workers or default_workers())
+        run_missing("radius.jobs:run_job", make_jobs(args), args, title="KL radius", work=_work)
     return _print_tables(store, args.seed, args.picture)
 
 
@@ -59,23 +51,8 @@ def make_jobs(args: argparse.Namespace) -> list[RadiusJob]:
     ]
 
 
-def run_job(job: RadiusJob, report: Report) -> None:
-    """Runs in a worker; only there JAX is imported."""
-    from benchmarks.experiments.radius import jobs as radius_jobs
-
-    radius_jobs.run_job(job, report)
-
-
-def _run_missing(jobs: list[RadiusJob], store: Store, workers: int) -> None:
-    missing = [
-        job
-        for job in jobs
-        if any(store.read(job.cell(name), job.spec(name)) is None for name in job.variants)
-    ]
-    work = sum(job.lane_steps(train_rows(job.data)) for job in missing)
-    if missing:
-        with progress("KL radius, training steps", work) as report:
-            run_jobs(run_job, missing, workers=workers, report=report)
+def _work(job: RadiusJob) -> float:
+    return job.lane_steps(train_rows(job.data))
 
 
 def _print_tables(store: Store, seed: int, picture: Path | None) -> int:
@@ -85,7 +62,7 @@ def _print_tables(store: Store, seed: int, picture: Path | None) -> int:
     if found is None:
         console.print("There are no results yet.")
         return 1
-    console.print(to_markdown("", [found], None), markup=False)
+    print_blocks(found.blocks)
     if picture is not None:
         from benchmarks.experiments.radius.report import draw
 

@@ -1,11 +1,6 @@
 """RMSE and NLL against the learning rate for all methods, with the radius as a flat line."""
 
-import io
 from typing import Any
-
-import matplotlib
-
-matplotlib.use("agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,7 +8,9 @@ import numpy as np
 from benchmarks.experiments.radius.claims import RadiusResults
 from benchmarks.experiments.radius.plan import CAP_RATES, VARIANTS
 from benchmarks.experiments.uci.data import DATASETS
-from benchmarks.experiments.uci.plan import BUDGETS, PAPER_METHODS
+from benchmarks.experiments.uci.plan import BUDGETS
+from benchmarks.machinery.figures import to_png
+from benchmarks.machinery.methods import PAPER_METHODS
 
 # A panel shows what lies within this many times the range of the best half of its points.
 SHOWN_RANGE = 3.0
@@ -31,10 +28,7 @@ def learning_rate_figure(results: RadiusResults) -> bytes:
         ax.set_xlabel("learning rate")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100)
-    plt.close(figure)
-    return buffer.getvalue()
+    return to_png(figure)
 
 
 def _panel(ax: Any, results: RadiusResults, dataset: str, metric: str) -> None:

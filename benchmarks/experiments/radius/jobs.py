@@ -23,16 +23,9 @@ from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import (
-    Lanes,
-    Recipe,
-    Schedule,
-    TrainState,
-    shuffled_rows,
-    start,
-    train,
-)
+from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
+from fisher8_jax.training import Lane, Schedule, TrainState, shuffled_rows, start, train
 from fisher8_jax.transforms import (
     BestParams,
     fisher8_optimizer,
@@ -102,11 +95,11 @@ def _run_epochs(job: RadiusJob, prepared: Prepared, report: Report) -> dict[str,
     best = _start_best(state, prepared) if held_out else {}
     for first in range(0, steps, per_epoch):
         chunk, length = schedule.chunk(first, per_epoch)
-        state, _ = train(recipe, state, prepared.train, lanes, chunk, length)
+        state, _ = train(recipe.task, state, prepared.train, lanes, chunk, length)
         if held_out:
             best = _keep_best(recipe, best, _candidates(state), held_out, prepared.train)
         jax.block_until_ready(state.step)
-        report(length * len(lanes.source))
+        report(length * len(lanes.key))
     variants = _candidates(state)
     variants |= {_name_of_best(name): kept.params for name, kept in best.items()}
     return {
@@ -122,9 +115,9 @@ def _name_of_best(name: str) -> str:
 def _train_at_once(job: RadiusJob, recipe: Recipe, prepared: Prepared, report: Report) -> Scores:
     schedule = draw_schedule(job.uci_job(), prepared)
     state, lanes = _start(job, recipe, prepared)
-    state, _ = train(recipe, state, prepared.train, lanes, schedule)
+    state, _ = train(recipe.task, state, prepared.train, lanes, schedule)
     jax.block_until_ready(state.step)
-    report(_number_of_steps(schedule) * len(lanes.source))
+    report(_number_of_steps(schedule) * len(lanes.key))
     return score_lanes(recipe, state, lanes.source, prepared)
 
 
@@ -136,9 +129,9 @@ def _recipe(optimizer: Any) -> Recipe:
     return Recipe(Mlp(hidden=(50, 50), activation=jax.nn.elu), METHODS["fisher8"], optimizer)
 
 
-def _start(job: RadiusJob, recipe: Recipe, prepared: Prepared) -> tuple[TrainState, Lanes]:
+def _start(job: RadiusJob, recipe: Recipe, prepared: Prepared) -> tuple[TrainState, Lane]:
     params, lanes = draw_lanes(job.uci_job(), recipe, prepared.features)
-    return start(recipe, params, None, prepared.train, lanes), lanes
+    return start(recipe.task, params, None, lanes, prepared.train), lanes
 
 
 def _candidates(state: TrainState) -> dict[str, Any]:

@@ -64,6 +64,11 @@ class RadiusJob(NamedTuple):
         return place | settings | {"seed": self.seed}
 
     @property
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """All cells of the job."""
+        return {self.cell(variant): self.spec(variant) for variant in self.variants}
+
+    @property
     def command(self) -> str:
         """What computes the cells of this job."""
         seed = f" --seed {self.seed}" if self.seed else ""

@@ -1,5 +1,6 @@
 """The report's section on the KL radius: four tables, their claims, one picture."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,7 +25,7 @@ def section(store: Store, seed: int = 0) -> Section | None:
             "RMSE and NLL against the learning rate: published methods, SGD capped by the radius, "
             "and the recipe without a learning rate as a flat line."
         )
-        blocks.append(Figure("radius_learning_rate", draw(store, seed), caption))
+        blocks.append(Figure("radius_learning_rate", functools.partial(draw, store, seed), caption))
     return Section("The KL radius", blocks)
 
 

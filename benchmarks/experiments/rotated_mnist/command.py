@@ -6,16 +6,15 @@ Every training becomes one file in the results folder; long ones are resumed fro
 """
 
 import argparse
-import time
 from pathlib import Path
 
 from benchmarks.experiments.rotated_mnist.data import REGIMES, load_digits
 from benchmarks.experiments.rotated_mnist.plan import PRESETS, SCHEDULES, SETTINGS, Job
-from benchmarks.experiments.uci.plan import check_names
-from benchmarks.machinery.console import console, progress
-from benchmarks.machinery.data import DataUnavailableError, add_data_argument, cache_dir, data_dir
-from benchmarks.machinery.store import DEFAULT_RESULTS, Store
-from benchmarks.machinery.workers import Report, default_workers, run_jobs
+from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
+from benchmarks.machinery.console import console
+from benchmarks.machinery.data import add_data_argument, cache_dir, data_dir
+from benchmarks.machinery.document import print_blocks
+from benchmarks.machinery.store import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,40 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "mnist", "digits"),
         help="digits are the 8 x 8 ones of scikit-learn, which `auto` falls back on",
     )
-    parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS)
     parser.add_argument("--scratch", type=Path, default=None, help="folder of the checkpoints")
-    parser.add_argument("--workers", type=int, default=None, help="default: one per core on CPU")
+    add_run_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs what is missing and says what it took."""
-    began = time.perf_counter()
-    try:
-        images = _find_images(args)
-        jobs = make_jobs(args, images)
-    except (DataUnavailableError, ValueError) as error:
-        console.print(f"[red]{error}[/red]")
-        return 1
+    """Runs what is missing and prints the table of what was asked for."""
+    images = _find_images(args)
+    jobs = make_jobs(args, images)
+    run_missing("rotated_mnist.jobs:run_job", jobs, args, title="Rotated digits", work=_work)
+    from benchmarks.experiments.rotated_mnist.report import collect, tables
+
     store = Store(args.results)
-    open_jobs = [job for job in jobs if store.read(job.cell, job.spec) is None]
-    if open_jobs:
-        work = sum(job.trainings * job.epochs for job in open_jobs)
-        workers = args.workers or default_workers()
-        with progress("Rotated digits, epochs", work) as report:
-            peak = run_jobs(run_job, open_jobs, workers=workers, report=report)
-        console.print(
-            f"{len(open_jobs)} trainings, {work} epochs in {time.perf_counter() - began:.0f} s on "
-            f"{workers} workers; peak memory {peak / 2**30:.1f} GiB over all processes."
-        )
-    _print_table(store, jobs, images)
+    results = [(job.spec, store.read(job.cell, job.spec)) for job in jobs]
+    print_blocks(tables(collect((spec, result) for spec, result in results if result)))
     return 0
-
-
-def run_job(job: Job, report: Report) -> None:
-    """Runs in a worker; only there JAX is imported."""
-    from benchmarks.experiments.rotated_mnist import jobs as rotated_mnist_jobs
-
-    rotated_mnist_jobs.run_job(job, report)
 
 
 def make_jobs(args: argparse.Namespace, images: str) -> list[Job]:
@@ -103,6 +83,10 @@ def make_jobs(args: argparse.Namespace, images: str) -> list[Job]:
     return jobs
 
 
+def _work(job: Job) -> float:
+    return job.trainings * job.epochs
+
+
 def _find_images(args: argparse.Namespace) -> str:
     """Which images there are, found out before any worker starts."""
     name = load_digits(args.images, args.data_dir).name
@@ -113,10 +97,3 @@ def _find_images(args: argparse.Namespace) -> str:
         "them."
     )
     return "digits"
-
-
-def _print_table(store: Store, jobs: list[Job], images: str) -> None:
-    from benchmarks.experiments.rotated_mnist.report import print_table
-
-    results = [(job, store.read(job.cell, job.spec)) for job in jobs]
-    print_table(console, [(job, result) for job, result in results if result], images)

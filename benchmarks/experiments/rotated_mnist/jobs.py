@@ -17,23 +17,15 @@ from benchmarks.experiments.rotated_mnist.networks import (
     representation,
 )
 from benchmarks.experiments.rotated_mnist.plan import BATCH, PRIOR_GRID, SETTINGS, Job
-from benchmarks.machinery.checkpoints import open_checkpoints
+from benchmarks.machinery.checkpoints import resumed
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import (
-    Lanes,
-    Recipe,
-    Schedule,
-    Sources,
-    TrainState,
-    shuffled_epoch,
-    stack,
-    start,
-    train,
-)
+from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
+from fisher8_jax.ensembles import stack_members
 from fisher8_jax.metrics import ece, nll, rmse
+from fisher8_jax.training import Lane, Schedule, Sources, TrainState, shuffled_epoch, start, train
 
 VALIDATION_SHARE = 0.1
 EVALUATIONS = 20
@@ -121,41 +113,33 @@ def fit(
     lanes = draw_lane(job)
     rng = generator("rotated_mnist", job.seed, "init")
     init = recipe.network.init(rng, inputs.shape[1])  # type: ignore[attr-defined]
-    state = start(recipe, stack([init]), None, sources, lanes)
+    state = start(recipe.task, stack_members([init]), None, lanes, sources)
     history = _empty_history(job.epochs)
     if job.epochs == 0:
         return state, history
-    with open_checkpoints(folder, {**job.spec, "rows": len(inputs)}) as checkpoints:
-        state, history = _train_epochs(
-            job, recipe, problem, sources, lanes, (state, history), checkpoints, report
-        )
-    checkpoints.remove()
-    return state, history
-
-
-def _train_epochs(job, recipe, problem, sources, lanes, progress, checkpoints, report):
-    """The epochs that are left."""
-    rows = sources.inputs.shape[1]
-    (state, history), done = checkpoints.restore(progress)
-    if done:
+    spec = {**job.spec, "rows": len(inputs)}
+    with resumed(folder, spec, (state, history)) as ((state, history), done, save):
         report(done)
-    for epoch in range(done, job.epochs):
-        state, losses = train(recipe, state, sources, lanes, epoch_schedule(job, rows, epoch))
-        history.loss[epoch] = np.mean(losses)
-        report(1)
-        if epoch + 1 in history.epoch:
-            params = jax.tree.map(lambda leaf: leaf[0], state.params)
-            index = int(np.flatnonzero(history.epoch == epoch + 1)[0])
-            history.scores[index] = evaluate(job, recipe, params, problem)
-            checkpoints.save((state, history), epoch + 1)
+        for epoch in range(done, job.epochs):
+            schedule = epoch_schedule(job, len(inputs), epoch)
+            state, readouts = train(recipe.task, state, sources, lanes, schedule)
+            # A copy, because the old one may still be on its way to disk.
+            history = History(*(np.array(leaf) for leaf in history))
+            history.loss[epoch] = np.mean(readouts["loss"])
+            report(1)
+            if epoch + 1 in history.epoch:
+                params = jax.tree.map(lambda leaf: leaf[0], state.params)
+                index = int(np.flatnonzero(history.epoch == epoch + 1)[0])
+                history.scores[index] = evaluate(job, recipe, params, problem)
+                save((state, history), epoch + 1)
     return state, history
 
 
-def draw_lane(job: Job) -> Lanes:
+def draw_lane(job: Job) -> Lane:
     """One training as the only lane."""
     seed = seed_of("rotated_mnist", job.seed, "key") & 0xFFFFFFFF
     rate = jnp.asarray([job.learning_rate], jnp.float32)
-    return Lanes(jnp.zeros(1, jnp.int32), rate, jax.random.key(np.uint32(seed))[None])
+    return Lane(rate, jax.random.key(np.uint32(seed))[None], jnp.zeros(1, jnp.int32))
 
 
 def epoch_schedule(job: Job, rows: int, epoch: int) -> Schedule:

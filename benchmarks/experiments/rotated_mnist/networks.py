@@ -10,42 +10,15 @@ import optax
 from jax import Array
 
 from benchmarks.experiments.rotated_mnist.plan import HYPERPARAMETERS, SETTINGS, Job
-from benchmarks.machinery.methods import METHODS, Method, with_fields
+from benchmarks.machinery.links import LINKS
 from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.training import Recipe
 from fisher8_jax import Gaussian
-from fisher8_jax.losses import make_objective
 
 MOMENTUM = 0.9
 NATURAL_CLIP = 10.0
 # The public script gives tensors of one element, here the two biases of Faithful, a tenth.
 FAITHFUL_BIAS_RATE = 0.1
-
-_softplus_variance = functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
-
-
-def _method_table() -> dict[str, Method]:
-    linear = {"link": Gaussian, "label": SETTINGS["fisher8"].label}
-    fisher8 = with_fields(METHODS["fisher8"], **linear)
-    collier = make_objective("collier", **HYPERPARAMETERS["collier"])
-    trustable = make_objective("trustable", **HYPERPARAMETERS["trustable"])
-    radius = {**HYPERPARAMETERS["fisher8_radius"], "radius_mode": "target"}
-    return {
-        "natural_nll": METHODS["natural_nll"],
-        "beta_nll": with_fields(METHODS["beta_nll"], link=_softplus_variance),
-        "beta_nll_1": with_fields(METHODS["beta_nll_1"], link=_softplus_variance),
-        "faithful": with_fields(METHODS["faithful"], link=_softplus_variance),
-        "collier": with_fields(METHODS["collier"], objective=collier),
-        "trustable": with_fields(METHODS["trustable"], objective=trustable),
-        "fisher8_prior": fisher8,
-        "fisher8": fisher8,
-        "fisher8_radius": with_fields(fisher8, **radius),
-        "nll_radius": with_fields(METHODS["nll"], link=Gaussian, **radius),
-        "untrained": fisher8,
-    }
-
-
-TABLE = _method_table()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,15 +47,15 @@ class MomentumSgd:
 
 def make_recipe(method: str, *, prior: float, rows: int) -> Recipe:
     """Network, method and optimiser of a row of the table."""
-    table_row = TABLE[method]
+    row = SETTINGS[method].method
     hidden = (500, 500) if method == "faithful" else (500, 500, 500)
-    network = Mlp(hidden=hidden, activation=jax.nn.relu, outputs=table_row.outputs)
+    network = Mlp(hidden=hidden, activation=jax.nn.relu, outputs=LINKS[row.link].outputs)
     optimizer = MomentumSgd(
         decay=prior / rows,
         clip=NATURAL_CLIP if method == "natural_nll" else None,
         head_bias_rate=FAITHFUL_BIAS_RATE if method == "faithful" else 1.0,
     )
-    return Recipe(network, table_row, optimizer)
+    return Recipe(network, row, optimizer)
 
 
 def predictive_link(job: Job) -> Callable[[Gaussian], Gaussian]:

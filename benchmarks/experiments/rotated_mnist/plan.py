@@ -12,6 +12,8 @@ a compressed constant rate ends with large steps.
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.machinery.methods import METHODS, Method, choose
+
 FULL_EPOCHS = 500
 BATCH = 512
 SEEDS = (117, 189, 509, 832, 711)
@@ -22,7 +24,7 @@ SCHEDULES = ("constant", "cosine")
 class Setting(NamedTuple):
     """How a method is trained where nothing else is asked for."""
 
-    label: str
+    method: Method
     learning_rate: float
     schedule: str = "constant"
     prior: float = 0.0  # lambda: the loss has + lambda |theta|^2 / (2 rows)
@@ -31,24 +33,10 @@ class Setting(NamedTuple):
     final: float = 1e-3  # the last rate of the cosine, relative to the first
     paper: str | None = None  # the row of the published table
 
-
-SETTINGS = {
-    "natural_nll": Setting("Natural NLL", 0.1, "cosine", 100.0, True, paper="natural_nll_kfac"),
-    "beta_nll": Setting("beta-NLL 0.5", 0.1, "constant", 100.0, True, paper="beta_nll_0.5"),
-    "beta_nll_1": Setting("beta-NLL 1.0", 0.1, "constant", 100.0, True, paper="beta_nll_1.0"),
-    "faithful": Setting("Faithful", 0.1, "constant", 100.0, True, paper="faithful"),
-    "collier": Setting("Collier", 1e-3, "cosine", 0.0, compressed=True, paper="collier"),
-    "trustable": Setting("Trustable", 1e-2, "cosine", 0.0, compressed=True, paper="trustable"),
-    "fisher8_prior": Setting(
-        "Fisher8, lambda 0.1", 1e-5, "cosine", 0.1, True, True, paper="fisher8_prior_0.1"
-    ),
-    "fisher8": Setting(
-        "Fisher8, lambda 0", 1e-5, "cosine", 0.0, compressed=True, paper="fisher8_prior_0"
-    ),
-    "fisher8_radius": Setting("Fisher8 + KL radius", 1.0, "cosine", 0.0, compressed=True),
-    "nll_radius": Setting("NLL + KL radius", 1.0, "cosine", 0.0, compressed=True),
-    "untrained": Setting("Untrained network", 0.0),
-}
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return self.method.label
 
 
 # What is particular to a method. The radius is that of the full length; steps are proportional to
@@ -58,6 +46,50 @@ HYPERPARAMETERS: dict[str, dict[str, float]] = {
     "trustable": {"step_size": 0.3, "mean_bound": 1.0, "scale_bound": 1.0},
     "fisher8_radius": {"max_kl": 3e-6},
     "nll_radius": {"max_kl": 3e-6},
+}
+
+
+_BOUNDED = choose(("beta_nll", "beta_nll_1", "faithful"), link="bounded_softplus_variance")
+_LINEAR = choose(("fisher8", "nll"), link="log_variance")
+_RADIUS = {**HYPERPARAMETERS["fisher8_radius"], "radius_mode": "target"}
+
+
+def _fisher8(label: str, **fields: Any) -> Method:
+    return _LINEAR["fisher8"].override(label=label, **fields)
+
+
+def _tuned(name: str, label: str) -> Method:
+    return METHODS[name].override(label=label, hyperparameters=HYPERPARAMETERS[name])
+
+
+SETTINGS = {
+    "natural_nll": Setting(
+        METHODS["natural_nll"], 0.1, "cosine", 100.0, True, paper="natural_nll_kfac"
+    ),
+    "beta_nll": Setting(_BOUNDED["beta_nll"], 0.1, "constant", 100.0, True, paper="beta_nll_0.5"),
+    "beta_nll_1": Setting(
+        _BOUNDED["beta_nll_1"], 0.1, "constant", 100.0, True, paper="beta_nll_1.0"
+    ),
+    "faithful": Setting(_BOUNDED["faithful"], 0.1, "constant", 100.0, True, paper="faithful"),
+    "collier": Setting(
+        _tuned("collier", "Collier"), 1e-3, "cosine", 0.0, compressed=True, paper="collier"
+    ),
+    "trustable": Setting(
+        _tuned("trustable", "Trustable"), 1e-2, "cosine", 0.0, compressed=True, paper="trustable"
+    ),
+    "fisher8_prior": Setting(
+        _fisher8("Fisher8, lambda 0.1"), 1e-5, "cosine", 0.1, True, True, paper="fisher8_prior_0.1"
+    ),
+    "fisher8": Setting(
+        _fisher8("Fisher8, lambda 0"), 1e-5, "cosine", compressed=True, paper="fisher8_prior_0"
+    ),
+    "fisher8_radius": Setting(
+        _fisher8("Fisher8 + KL radius", **_RADIUS), 1.0, "cosine", compressed=True
+    ),
+    "nll_radius": Setting(
+        _LINEAR["nll"].override(label="NLL + KL radius", **_RADIUS), 1.0, "cosine", compressed=True
+    ),
+    "untrained": Setting(_fisher8("Untrained network"), 0.0),
 }
 
 
@@ -124,6 +156,11 @@ class Job(NamedTuple):
             "prior": "grid" if self.prior is None else self.prior,
             **HYPERPARAMETERS.get(self.method, {}),
         }
+
+    @property
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """The one cell of the job."""
+        return {self.cell: self.spec}
 
     @property
     def command(self) -> str:

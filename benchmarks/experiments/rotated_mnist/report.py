@@ -4,16 +4,14 @@
 Neither computes anything that is not in the store.
 """
 
-import io
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table as PrintedTable
 
-from benchmarks.experiments.rotated_mnist.plan import FULL_EPOCHS, SETTINGS, Job
+from benchmarks.experiments.rotated_mnist.plan import FULL_EPOCHS, SETTINGS
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
+from benchmarks.machinery.figures import to_png
 from benchmarks.machinery.seed_tables import Cell, group_by_seed, number, published, score_texts
 from benchmarks.machinery.store import Store
 
@@ -79,7 +77,7 @@ def _row(members: Sequence[Cell], paper) -> Row:
         tuple(seed for seed, finite in zip(seeds, is_finite, strict=True) if not finite),
         tuple(values.mean(axis=0)),
         tuple(values.std(axis=0)),
-        paper.get((setting.paper, spec["regime"])),
+        paper.get((setting.paper, spec["regime"])) if spec["images"] == "mnist" else None,
     )
 
 
@@ -116,7 +114,16 @@ def section(store: Store) -> Section | None:
     if not rows:
         return None
     blocks: list[Block] = [Paragraph(_how_to_read())]
+    blocks += tables(rows)
+    caption = "Test scores over training; dashed: 500 epochs."
+    blocks.append(Figure("rotated-digits", lambda: to_png(figure(store)), caption))
+    return Section("Rotated digits", blocks)
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """One table per regime."""
     header = ["method", "training", "lambda", *HEADINGS, "seeds"]
+    found = []
     for regime, title in zip(REGIMES, TITLES, strict=True):
         lines = [
             [row.label, _training(row), f"{row.prior}", *_cells(row), _seeds(row)]
@@ -124,10 +131,8 @@ def section(store: Store) -> Section | None:
             if row.regime == regime
         ]
         if lines:
-            blocks.append(Table(title, header, lines))
-    caption = "Test scores over training; dashed: 500 epochs."
-    blocks.append(Figure("rotated-digits", _png(figure(store)), caption))
-    return Section("Rotated digits", blocks)
+            found.append(Table(title, header, lines))
+    return found
 
 
 def _how_to_read() -> str:
@@ -140,15 +145,6 @@ def _how_to_read() -> str:
         "published natural NLL chooses its prior by a Laplace approximation; here it is the plain "
         "loss with a fixed prior. The published table has no untrained network."
     )
-
-
-def _png(drawing: Any) -> bytes:
-    import matplotlib.pyplot as plt
-
-    buffer = io.BytesIO()
-    drawing.savefig(buffer, format="png", dpi=100)
-    plt.close(drawing)
-    return buffer.getvalue()
 
 
 def figure(store: Store, images: str = "mnist") -> Any:
@@ -181,19 +177,3 @@ def figure(store: Store, images: str = "mnist") -> Any:
     drawing.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
     drawing.tight_layout(rect=(0, 0.08, 1, 1))
     return drawing
-
-
-def print_table(
-    console: Console, results: Sequence[tuple[Job, dict[str, Any]]], images: str
-) -> None:
-    """What a run prints at its end."""
-    name = "MNIST" if images == "mnist" else "8 x 8 digits, not MNIST"
-    table = PrintedTable("method", "noise", "training", *HEADINGS, "seeds", title=name)
-    table.columns[0].no_wrap = True
-    for row in collect((job.spec, result) for job, result in results):
-        paper = row.paper if images == "mnist" else None
-        cells = _cells(row._replace(paper=paper))
-        table.add_row(row.label, row.regime, _training(row), *cells, _seeds(row))
-    console.print(table)
-    if images == "mnist":
-        console.print(f"In brackets: the published values, all of {FULL_EPOCHS} epochs.")

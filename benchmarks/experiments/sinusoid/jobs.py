@@ -15,32 +15,23 @@ from benchmarks.experiments.sinusoid.plan import (
     HIGH,
     LEARNING_RATE,
     LOW,
+    METHODS,
     NOISES,
     POINTS,
     Job,
     setting_of,
     true_mean,
 )
-from benchmarks.machinery.checkpoints import load_checkpoint, save_checkpoint
-from benchmarks.machinery.methods import METHODS, with_fields
+from benchmarks.machinery.checkpoints import resumed
 from benchmarks.machinery.networks import Mlp, spread_over
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import (
-    Lanes,
-    Recipe,
-    Schedule,
-    Sources,
-    TrainState,
-    shuffled_rows,
-    stack,
-    start,
-    train,
-)
+from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
-from fisher8_jax import Gaussian
 from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
+from fisher8_jax.ensembles import stack_members
+from fisher8_jax.training import Lane, Schedule, Sources, shuffled_rows, start, train
 
 NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)
 BALL = 0.5
@@ -61,27 +52,26 @@ def run_job(job: Job, report: Report) -> None:
     """Trains to the end, from the last checkpoint if there is one, and writes the cell."""
     recipe = make_recipe(job)
     sources, lanes = draw_sources(job), draw_lanes(job)
-    state, looks = _resume(job, recipe, sources, lanes)
-    done = int(state.step)
-    report(done * job.seeds)
-    while done < job.steps:
-        chunk, steps = draw_chunk(job, done).chunk(0, job.chunk)
-        state, _ = train(recipe, state, sources, lanes, chunk, steps)
-        looks = _append(looks, _look(job, recipe, state.params, sources))
-        done += steps
-        save_checkpoint(job.checkpoint, job.spec, (state, looks))
-        report(steps * job.seeds)
+    state = start(recipe.task, draw_params(job), None, lanes, sources)
+    looks = _first_look(job, _look(job, recipe, state.params, sources))
+    with resumed(job.runs / job.cell, job.spec, (state, looks)) as (saved, done, save):
+        state, looks = saved
+        report(int(state.step) * job.seeds)
+        for index in range(done, job.chunks):
+            chunk, steps = draw_chunk(job, index * job.chunk).chunk(0, job.chunk)
+            state, _ = train(recipe.task, state, sources, lanes, chunk, steps)
+            looks = _written(looks, index + 1, _look(job, recipe, state.params, sources))
+            save((state, looks), index + 1)
+            report(steps * job.seeds)
     result = _result(job, recipe, state.params, looks)
     store = Store(job.results)
     store.write(job.cell, spec=job.spec, result=result, provenance=provenance(job.command))
-    job.checkpoint.unlink(missing_ok=True)
 
 
 def make_recipe(job: Job) -> Recipe:
     """The published network and optimiser, with log-variance outputs."""
     setting = setting_of(job.setting, job.method)
-    fields = {"link": Gaussian, "max_kl": setting.max_kl, "radius_mode": "target"}
-    method = with_fields(METHODS[job.method], **fields)
+    method = METHODS[job.method].override(max_kl=setting.max_kl, radius_mode="target")
     optimizer = _momentum if setting.momentum else optax.sgd
     assert setting.momentum in (0, 0.9)
     return Recipe(NETWORK, method, optimizer)
@@ -97,12 +87,12 @@ def draw_sources(job: Job) -> Sources:
     return Sources(jnp.asarray(inputs, jnp.float32), jnp.asarray(targets, jnp.float32))
 
 
-def draw_lanes(job: Job) -> Lanes:
+def draw_lanes(job: Job) -> Lane:
     """One lane per seed."""
     seeds = [seed_of("sinusoid", seed, "key") & 0xFFFFFFFF for seed in _seeds(job)]
-    return Lanes(
+    return Lane(
         source=jnp.arange(job.seeds, dtype=jnp.int32),
-        learning_rate=jnp.full(job.seeds, LEARNING_RATE, jnp.float32),
+        settings=jnp.full(job.seeds, LEARNING_RATE, jnp.float32),
         key=jax.vmap(jax.random.key)(np.array(seeds, np.uint32)),
     )
 
@@ -118,7 +108,7 @@ def draw_params(job: Job) -> Any:
             return params
         return spread_over(params, rng, low=LOW, high=HIGH, slope=setting.slope)
 
-    return stack([draw(seed) for seed in _seeds(job)])
+    return stack_members([draw(seed) for seed in _seeds(job)])
 
 
 def draw_chunk(job: Job, first: int) -> Schedule:
@@ -145,21 +135,18 @@ def _seeds(job: Job) -> range:
     return range(job.seeds)
 
 
-def _resume(job: Job, recipe: Recipe, sources: Sources, lanes: Lanes) -> tuple[TrainState, Looks]:
-    state = start(recipe, draw_params(job), None, sources, lanes)
-    looks = _append(None, _look(job, recipe, state.params, sources))
-    saved = load_checkpoint(job.checkpoint, job.spec, (state, looks))
-    if saved is None:
-        return state, looks
-    state, looks = saved
-    return jax.tree.map(jnp.asarray, state), looks
+def _first_look(job: Job, now: Looks) -> Looks:
+    """Room for all looks, the first of them taken."""
+    empty = (np.full((job.chunks + 1, *leaf.shape), np.nan, leaf.dtype) for leaf in now)
+    return _written(Looks(*empty), 0, now)
 
 
-def _append(looks: Looks | None, now: Looks) -> Looks:
-    rows = Looks(*(np.asarray(leaf)[None] for leaf in now))
-    if looks is None:
-        return rows
-    return Looks(*(np.concatenate(pair) for pair in zip(looks, rows, strict=True)))
+def _written(looks: Looks, index: int, now: Looks) -> Looks:
+    """A copy, because the old looks may still be on their way to disk."""
+    copies = Looks(*(np.array(leaf) for leaf in looks))
+    for leaf, value in zip(copies, now, strict=True):
+        leaf[index] = value
+    return copies
 
 
 def _look(job: Job, recipe: Recipe, params: Any, sources: Sources) -> Looks:

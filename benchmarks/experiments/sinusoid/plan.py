@@ -5,12 +5,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from benchmarks.machinery.methods import choose
+
 LOW, HIGH = 0.0, 12.0
 POINTS = 1000
 BATCH = 32
 LEARNING_RATE = 1e-3
 
-METHODS = ("fisher8_radius", "fisher8", "nll", "beta_nll")
+METHODS = choose(("fisher8_radius", "fisher8", "nll", "beta_nll"), link="log_variance")
 
 
 class Setting(NamedTuple):
@@ -63,6 +65,11 @@ class Job(NamedTuple):
     runs: Path
 
     @property
+    def chunks(self) -> int:
+        """How often the training is looked at and saved."""
+        return -(-self.steps // self.chunk)
+
+    @property
     def cell(self) -> str:
         """The name of the result in the store."""
         length = "" if self.steps == 700_000 else f"-{self.steps}"
@@ -85,6 +92,11 @@ class Job(NamedTuple):
         }
 
     @property
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """The one cell of the job."""
+        return {self.cell: self.spec}
+
+    @property
     def command(self) -> str:
         """What computes it."""
         choice = f"--noises {self.noise} --methods {self.method} --setting {self.setting}"
@@ -93,8 +105,3 @@ class Job(NamedTuple):
     @property
     def _size(self) -> str:
         return f"--steps {self.steps} --seeds {self.seeds} --chunk {self.chunk}"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where the unfinished training is kept."""
-        return self.runs / f"{self.cell}.f8"

@@ -1,12 +1,13 @@
 """The sinusoid section of the report: final errors of all methods, and the figure."""
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from benchmarks.experiments.sinusoid.figure import sinusoid_figure
 from benchmarks.experiments.sinusoid.plan import NOISES, SETTINGS, true_mean
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
-from benchmarks.machinery.figures import sinusoid_figure
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.store import Store
 
@@ -18,14 +19,15 @@ def section(store: Store) -> Section | None:
     cells = list(store.cells("sinusoid"))
     if not cells:
         return None
-    blocks: list[Block] = [Paragraph(_how_to_read()), _table(cells)]
+    blocks: list[Block] = [Paragraph(_how_to_read()), table(cells)]
     for setting in SETTINGS:
         for noise in NOISES:
             blocks += _figure(cells, setting, noise)
     return Section("Sinusoid", blocks)
 
 
-def _table(cells: list[dict[str, Any]]) -> Table:
+def table(cells: list[dict[str, Any]]) -> Table:
+    """The errors of each of the cells."""
     rows = []
     for cell in cells:
         spec, result = cell["spec"], cell["result"]
@@ -45,13 +47,13 @@ def _figure(cells: list[dict[str, Any]], setting: str, noise: str) -> list[Block
     if not columns:
         return []
     x = np.array(next(iter(columns.values()))["x"])
-    picture = sinusoid_figure(columns, (true_mean(x), NOISES[noise](x)))
+    draw = functools.partial(sinusoid_figure, columns, (true_mean(x), NOISES[noise](x)))
     caption = (
         f"Setting {setting}, {noise} noise, first seed. Top: fit with bands of one and two "
         "standard deviations. Middle and bottom: local Jacobian and KL variance in a ball of "
         "radius 0.5 over training."
     )
-    return [Figure(f"sinusoid-{setting}-{noise}", picture, caption)]
+    return [Figure(f"sinusoid-{setting}-{noise}", draw, caption)]
 
 
 def _spread(values: list[float | None]) -> str:

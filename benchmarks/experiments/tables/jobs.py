@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from benchmarks.experiments.tables.command import MODELS, Job, TimesJob
+from benchmarks.experiments.tables.plan import MODELS, Job, TimesJob
 from benchmarks.experiments.uci import data as uci_data
 from benchmarks.experiments.uci.data import Split
 from benchmarks.machinery.provenance import machine, provenance
@@ -37,9 +37,10 @@ Fit = Callable[[Split, int], Callable[[Split], Prediction]]
 def run_job(job: Job, report: Report) -> None:
     """Fits and scores the splits that are missing and writes the cell after each of them."""
     store, splits = Store(job.results), uci_data.load(job.data)
-    result = store.read(job.cell, job.spec) or {}
+    result = store.read(job.cell, job.spec) or {"rmse": []}
     origin = provenance(job.command) | {"models": _versions()}
-    for fold in range(job.done(), job.splits):
+    report(len(result["rmse"]))
+    for fold in range(len(result["rmse"]), job.splits):
         seed = seed_of("estimator", job.dataset, fold, job.seed) & 0x7FFFFFFF
         row = score(FIT[job.model], splits[fold], seed)
         result = {name: [*result.get(name, []), value] for name, value in row.items()}
@@ -58,7 +59,7 @@ def run_times_job(job: TimesJob, report: Report) -> None:
             began = time.process_time()
             FIT[model](splits[fold], seed)
             seconds[model].append(time.process_time() - began)
-            report(1)
+            report(1 / (2 * len(MODELS)))
     result = {"processor_seconds": seconds, "machine": machine()}
     origin = provenance(job.command) | {"models": _versions()}
     Store(job.results).write(job.cell, spec=job.spec, result=result, provenance=origin)

@@ -3,16 +3,17 @@
 import dataclasses
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.experiments.uci.plan import BUDGETS
+from benchmarks.machinery import scoring
+from benchmarks.machinery.methods import WITH_VARIANCE
 from benchmarks.machinery.seed_tables import published
 from benchmarks.machinery.store import Store
 
-METRICS = {"rmse": 2, "nll": 2, "ece": 3}  # and the decimals the paper prints
-WITH_VARIANCE = ("nll", "beta_nll", "faithful", "fisher8")
+METRICS = {name: metric.decimals for name, metric in scoring.METRICS.items()}
 
 
 class Key(NamedTuple):
@@ -77,15 +78,18 @@ class Comparison:
     Args:
         store: where our results are.
         seed: the run to compare.
+        cells: those of the store, if they were read already.
     """
 
-    def __init__(self, store: Store, seed: int = 0):
+    def __init__(self, store: Store, seed: int = 0, cells: list[dict[str, Any]] | None = None):
         self.ours: dict[Key, dict[str, Ours]] = {}
-        for cell in store.cells("uci"):
+        for cell in store.cells("uci") if cells is None else cells:
             spec = cell["spec"]
             if spec["seed"] == seed:
                 key = Key(*(spec[n] for n in ("optimizer", "learning_rate", "dataset", "method")))
-                self.ours[key] = {m: _folds(cell["result"][m]) for m in METRICS}
+                self.ours[key] = {
+                    metric: folds_of(cell["result"].get(metric, [])) for metric in METRICS
+                }
         self.paper = _published()
 
     @property
@@ -140,7 +144,7 @@ def _published() -> dict[Key, dict[str, Published | None]]:
     rows = published("uci")
     return {
         Key(r["optimizer"], r["learning_rate"], r["dataset"], r["method"]): {
-            metric: None if r[metric] is None else Published(**r[metric]) for metric in METRICS
+            metric: None if r.get(metric) is None else Published(**r[metric]) for metric in METRICS
         }
         for r in rows
     }
@@ -150,7 +154,8 @@ def _datasets(keys: Iterable[Key]) -> list[str]:
     return list(dict.fromkeys(key.dataset for key in keys))
 
 
-def _folds(values: list[float | None]) -> Ours:
+def folds_of(values: list[float | None]) -> Ours:
+    """The stored values of all folds; the store has None for what is not finite."""
     return Ours(np.array([np.nan if value is None else value for value in values], float))
 
 

@@ -12,25 +12,17 @@ from jax import Array
 
 from benchmarks.experiments.uci import data as uci_data
 from benchmarks.experiments.uci.plan import BATCH, BUDGETS, SPLITS, Job
+from benchmarks.machinery.links import LINKS
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.scoring import Scores, score
+from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import (
-    Lanes,
-    OptimizerOf,
-    Recipe,
-    Schedule,
-    Sources,
-    TrainState,
-    shuffled_rows,
-    stack,
-    start,
-    train,
-)
+from benchmarks.machinery.training import OptimizerOf, Recipe
 from benchmarks.machinery.workers import Report
+from fisher8_jax.ensembles import stack_members
+from fisher8_jax.training import Lane, Schedule, Sources, TrainState, shuffled_rows, start, train
 
 # Every set is padded to these shapes, so that a method compiles once for all of them.
 PADDED_FEATURES = 16
@@ -72,7 +64,7 @@ def run_job(job: Job, report: Report) -> None:
 def make_recipe(job: Job) -> Recipe:
     """The shared trunk of 50 and 50 units with the outputs that the method wants."""
     method = METHODS[job.method]
-    network = Mlp(hidden=(50, 50), activation=jax.nn.elu, outputs=method.outputs)
+    network = Mlp(hidden=(50, 50), activation=jax.nn.elu, outputs=LINKS[method.link].outputs)
     return Recipe(network, method, OPTIMIZERS[job.optimizer])
 
 
@@ -108,31 +100,31 @@ def draw_schedule(job: Job, prepared: Prepared) -> Schedule:
     return Schedule(rows, drawn[0][1], np.ones(steps, np.float32))
 
 
-def draw_lanes(job: Job, recipe: Recipe, features: int) -> tuple[Any, Lanes]:
+def draw_lanes(job: Job, recipe: Recipe, features: int) -> tuple[Any, Lane]:
     """Initial parameters and constants, splits outermost, learning rates inside."""
     folds = range(SPLITS)
     init = recipe.network.init  # type: ignore[attr-defined]
     inits = [init(_rng(job, k, "init"), features, PADDED_FEATURES) for k in folds]
     rates = len(job.rates)
-    params = jax.tree.map(lambda leaf: np.repeat(leaf, rates, axis=0), stack(inits))
+    params = jax.tree.map(lambda leaf: np.repeat(leaf, rates, axis=0), stack_members(inits))
     seeds = [seed_of("uci", job.dataset, k, job.seed, "key") & 0xFFFFFFFF for k in folds]
     keys = jax.vmap(jax.random.key)(np.repeat(np.array(seeds, np.uint32), rates))
     source = np.repeat(np.arange(len(folds), dtype=np.int32), rates)
     learning_rate = np.tile(np.array(job.rates, np.float32), len(folds))
-    return params, Lanes(jnp.asarray(source), jnp.asarray(learning_rate), keys)
+    return params, Lane(jnp.asarray(learning_rate), keys, jnp.asarray(source))
 
 
 def score_lanes(
-    recipe: Recipe, state: TrainState, source: Array, prepared: Prepared
+    recipe: Recipe, state: TrainState, source: Array | None, prepared: Prepared
 ) -> dict[str, np.ndarray]:
     """RMSE, NLL without its constant, and ECE of every lane in the units of the file."""
     test = (prepared.test_inputs, prepared.test_targets, prepared.test_mask)
     scores = _score_lanes(recipe, state.params, source, test, prepared.shift, prepared.scale)
-    return {name: np.asarray(values) for name, values in scores._asdict().items()}
+    return {name: np.asarray(scores[name]) for name in SCORES}
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _score_lanes(recipe, params, source, test, shift, scale) -> Scores:
+def _score_lanes(recipe, params, source, test, shift, scale):
     def of_lane(params, index):
         inputs, targets, mask = (leaf[index] for leaf in test)
         dist, _ = recipe.predict(params, None, inputs)
@@ -144,16 +136,16 @@ def _score_lanes(recipe, params, source, test, shift, scale) -> Scores:
 
 def _train_lanes(
     job: Job, recipe: Recipe, prepared: Prepared, report: Report
-) -> tuple[TrainState, Lanes]:
+) -> tuple[TrainState, Lane]:
     schedule = draw_schedule(job, prepared)
     params, lanes = draw_lanes(job, recipe, prepared.features)
-    state = start(recipe, params, None, prepared.train, lanes)
+    state = start(recipe.task, params, None, lanes, prepared.train)
     length = BUDGETS[job.optimizer].chunk
     for first in range(0, np.shape(schedule.rows)[0], length):
         chunk, steps = schedule.chunk(first, length)
-        state, _ = train(recipe, state, prepared.train, lanes, chunk, steps)
+        state, _ = train(recipe.task, state, prepared.train, lanes, chunk, steps)
         jax.block_until_ready(state.step)
-        report(steps * len(lanes.source))
+        report(steps * len(lanes.key))
     return state, lanes
 
 

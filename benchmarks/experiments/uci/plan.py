@@ -1,12 +1,10 @@
 """What the UCI tables consist of: budgets, jobs and the names of their cells. Free of JAX."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 BATCH = 32
 SPLITS = 20
-PAPER_METHODS = ("unit_variance", "nll", "beta_nll", "faithful", "fisher8")
 
 
 class Budget(NamedTuple):
@@ -57,6 +55,11 @@ class Job(NamedTuple):
         }
 
     @property
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """All cells of the job."""
+        return {self.cell(rate): self.spec(rate) for rate in self.rates}
+
+    @property
     def command(self) -> str:
         """What computes the cells of this job."""
         choice = f"--optimizers {self.optimizer} --methods {self.method} --datasets {self.dataset}"
@@ -69,13 +72,3 @@ class Job(NamedTuple):
         """Gradient steps of each training."""
         budget = BUDGETS[self.optimizer]
         return budget.steps or (budget.epochs or 0) * (train_rows // BATCH)
-
-
-def check_names(option: str, chosen: Sequence[str], known: Sequence[str]) -> list[str]:
-    """`chosen`, all of `known` for "all", or an error that lists what there is."""
-    if list(chosen) == ["all"]:
-        return list(known)
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise ValueError(f"`--{option}` has no {unknown[0]!r}. There are: {', '.join(known)}.")
-    return list(chosen)

@@ -6,16 +6,15 @@ import numpy as np
 
 from benchmarks.experiments.uci.comparison import (
     METRICS,
-    WITH_VARIANCE,
     Comparison,
     Difference,
     Key,
     Ours,
 )
-from benchmarks.experiments.uci.plan import BUDGETS, PAPER_METHODS, SPLITS
-from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
-from benchmarks.machinery.figures import pareto_figure
-from benchmarks.machinery.methods import METHODS
+from benchmarks.experiments.uci.pareto import pareto_figures
+from benchmarks.experiments.uci.plan import BUDGETS, SPLITS
+from benchmarks.machinery.document import Block, Paragraph, Section, Table
+from benchmarks.machinery.methods import METHODS, WITH_VARIANCE
 from benchmarks.machinery.store import Store
 
 LABELS = {name: method.label for name, method in METHODS.items()}
@@ -28,10 +27,11 @@ LOW_RATES = (0.001, 0.003, 0.005)
 
 def section(store: Store) -> Section | None:
     """Everything about UCI, or None without results."""
-    comparison = Comparison(store)
+    cells = list(store.cells("uci"))
+    comparison = Comparison(store, cells=cells)
     if not comparison.ours:
         return None
-    others = [Comparison(store, seed) for seed in range(1, 10)]
+    others = [Comparison(store, seed, cells) for seed in range(1, 10)]
     blocks: list[Block] = [Paragraph(_how_to_read())]
     others = [other for other in others if other.ours]
     blocks += [Paragraph(text) for text in coverage(comparison)]
@@ -41,8 +41,7 @@ def section(store: Store) -> Section | None:
     blocks.append(outside_table(comparison, others))
     blocks.append(winner_table(comparison))
     blocks += [table for name in BUDGETS if (table := rivals_table(comparison, name))]
-    for optimizer in BUDGETS:
-        blocks += _pareto(comparison, optimizer)
+    blocks += [figure for name in BUDGETS for figure in pareto_figures(comparison, name, LABELS)]
     present = {key[:2] for key in comparison.ours}
     tables = [table for table in comparison.tables if table in present]
     blocks += [result_table(comparison, *table) for table in tables]
@@ -314,50 +313,6 @@ def _spreads(found: Difference) -> str:
 
 def _place(key: Key) -> str:
     return f"{key.optimizer} {key.rate:g}, {key.dataset}, {LABELS[key.method]}"
-
-
-def _pareto(comparison: Comparison, optimizer: str) -> list[Block]:
-    rates = BUDGETS[optimizer].rates
-    methods = [m for m in PAPER_METHODS if m != "unit_variance"]
-    panels = pareto_scores(comparison, optimizer, rates, methods)
-    if panels is None:
-        return []
-    caption = (
-        f"{optimizer.upper()}: z-scores of RMSE and NLL per set over methods and rates; a dot is a "
-        "set, a star a method's mean, an ellipse its spread; lower left is better."
-    )
-    return [Figure(f"pareto-{optimizer}", pareto_figure(panels), caption)]
-
-
-def pareto_scores(
-    comparison: Comparison, optimizer: str, rates: Sequence[float], methods: Sequence[str]
-) -> dict[str, dict[str, np.ndarray]] | None:
-    """For each rate and method the z-scores (sets, 2), nan for diverged cells; None if no set."""
-    shape = (len(rates), len(methods))
-    sets = []
-    for dataset in dict.fromkeys(key.dataset for key in comparison.paper):
-        values = np.full((*shape, 2), np.nan)
-        for index in np.ndindex(*shape):
-            key = Key(optimizer, rates[index[0]], dataset, methods[index[1]])
-            if key in comparison.ours:
-                values[index] = [comparison.ours[key][metric].mean for metric in ("rmse", "nll")]
-        if np.isfinite(values).all(axis=2).sum() > 2:
-            sets.append(_z_scores(values))
-    if not sets:
-        return None
-    z = np.stack(sets, axis=2)
-    return {
-        f"rate {rate:g}": {LABELS[m]: z[i, j] for j, m in enumerate(methods)}
-        for i, rate in enumerate(rates)
-    }
-
-
-def _z_scores(values: np.ndarray) -> np.ndarray:
-    """Standardised per metric, without runs that blew up and would set the scale of all others."""
-    median = np.nanmedian(values, axis=(0, 1))
-    spread = np.nanmedian(np.abs(values - median), axis=(0, 1))
-    values = np.where(np.abs(values - median) > 100 * spread, np.nan, values)
-    return (values - np.nanmean(values, axis=(0, 1))) / np.nanstd(values, axis=(0, 1))
 
 
 def _how_to_read() -> str:

@@ -8,19 +8,18 @@ every batch. A training that was interrupted goes on from its last epoch.
 """
 
 import argparse
-import time
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.experiments.uci.plan import check_names
 from benchmarks.experiments.weak_lensing.data import PREFIX, open_survey
 from benchmarks.experiments.weak_lensing.plan import METHODS, PAPER_METHODS, PRESETS, Job, Preset
 from benchmarks.experiments.weak_lensing.simulator import Simulation, simulate
-from benchmarks.machinery.console import console, progress
+from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
+from benchmarks.machinery.console import console
 from benchmarks.machinery.data import DataUnavailableError, add_data_argument, cache_dir, data_dir
-from benchmarks.machinery.store import DEFAULT_RESULTS, Store
-from benchmarks.machinery.workers import Report, default_workers, run_jobs
+from benchmarks.machinery.document import print_blocks
+from benchmarks.machinery.store import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,39 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("HEIGHT", "WIDTH", "COSMOLOGIES", "REALISATIONS"),
         help="of the simulation",
     )
-    parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS)
     parser.add_argument("--scratch", type=Path, default=None, help="simulations and checkpoints")
-    parser.add_argument("--workers", type=int, default=None, help="default: one per core on CPU")
+    add_run_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs what is missing and says what it took."""
-    began = time.perf_counter()
-    try:
-        jobs = make_jobs(args)
-    except (DataUnavailableError, ValueError) as error:
-        console.print(f"[red]{error}[/red]")
-        return 1
+    """Runs what is missing and prints the table of what was asked for."""
+    jobs = make_jobs(args)
+    run_missing("weak_lensing.jobs:run_job", jobs, args, title="Weak lensing", work=_work)
+    from benchmarks.experiments.weak_lensing.report import collect, tables
+
     store = Store(args.results)
-    open_jobs = [job for job in jobs if store.read(job.cell, job.spec) is None]
-    if open_jobs:
-        workers = args.workers or default_workers()
-        work = sum(job.budget.epochs for job in open_jobs)
-        with progress("Weak lensing, epochs", work) as report:
-            peak = run_jobs(run_job, open_jobs, workers=workers, report=report)
-        console.print(
-            f"{len(open_jobs)} trainings in {time.perf_counter() - began:.0f} s on {workers} "
-            f"workers; peak memory {peak / 2**30:.1f} GiB over all processes."
-        )
-    _print_table(store, jobs)
+    results = [(job.spec, store.read(job.cell, job.spec)) for job in jobs]
+    print_blocks(tables(collect((spec, result) for spec, result in results if result)))
     return 0
-
-
-def run_job(job: Job, report: Report) -> None:
-    """Runs in a worker; only there JAX is imported."""
-    from benchmarks.experiments.weak_lensing import jobs as weak_lensing_jobs
-
-    weak_lensing_jobs.run_job(job, report)
 
 
 def make_jobs(args: argparse.Namespace) -> list[Job]:
@@ -99,9 +79,13 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
             results=args.results,
             scratch=scratch / "checkpoints",
         )
-        for method in check_names("methods", args.methods, METHODS)
+        for method in check_names("methods", args.methods, tuple(METHODS))
         for seed in args.seeds or preset.seeds
     ]
+
+
+def _work(job: Job) -> float:
+    return job.budget.epochs
 
 
 def _find_maps(args: argparse.Namespace, preset: Preset, scratch: Path) -> tuple[Path, str]:
@@ -133,10 +117,3 @@ def _real_mask(args: argparse.Namespace, setting: Simulation) -> np.ndarray | No
         return None
     mask = np.load(path).astype(bool)
     return mask if mask.shape == (setting.height, setting.width) else None
-
-
-def _print_table(store: Store, jobs: list[Job]) -> None:
-    from benchmarks.experiments.weak_lensing.report import print_table
-
-    results = [(job, store.read(job.cell, job.spec)) for job in jobs]
-    print_table(console, [(job, result) for job, result in results if result])

@@ -29,27 +29,19 @@ from benchmarks.experiments.weak_lensing.data import (
     split_survey,
 )
 from benchmarks.experiments.weak_lensing.network import Cnn
-from benchmarks.experiments.weak_lensing.plan import Budget, Job
+from benchmarks.experiments.weak_lensing.plan import METHODS, Budget, Job
 from benchmarks.experiments.weak_lensing.score import weak_lensing_score
-from benchmarks.machinery.checkpoints import open_checkpoints
-from benchmarks.machinery.methods import METHODS, Method, with_fields
+from benchmarks.machinery.checkpoints import resumed
+from benchmarks.machinery.links import LINKS
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import Batch, Lanes, Leaves, Recipe, update
+from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
 from fisher8_jax.metrics import coverage, nll, rmse
+from fisher8_jax.training import Batch, Lane, Leaves, update
 
-_softplus_variance = functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
-
-TABLE: dict[str, Method] = {
-    "nll": with_fields(METHODS["nll"], link=Gaussian.from_log_std),
-    "beta_nll": with_fields(METHODS["beta_nll"], link=_softplus_variance),
-    "faithful": with_fields(METHODS["faithful"], link=_softplus_variance),
-    "fisher8": with_fields(METHODS["fisher8"], link=Gaussian),
-    "fisher8_radius": with_fields(METHODS["fisher8_radius"], link=Gaussian),
-}
 ONE_SIGMA = math.erf(1 / math.sqrt(2))
 # The published losses add the targets up, the training loop averages over them.
 SUM_OVER_TARGETS = float(len(TARGETS))
@@ -111,9 +103,9 @@ def prepare(folder: Path, galaxies: float) -> Prepared:
 
 def make_recipe(job: Job) -> Recipe:
     """The network with the outputs that the method wants, trained by plain SGD."""
-    method = TABLE[job.method]
+    method = METHODS[job.method]
     dropout = (0.2, 0.1)[: len(job.dense)]
-    network = Cnn(len(TARGETS), method.outputs, job.channels, job.dense, dropout)
+    network = Cnn(len(TARGETS), LINKS[method.link].outputs, job.channels, job.dense, dropout)
     return Recipe(network, method, optax.sgd)
 
 
@@ -141,17 +133,14 @@ def fit(job: Job, recipe: Recipe, data: Prepared, report: Report) -> tuple[Progr
     sharding = batch_sharding(job.budget.batch)
     progress = jax.device_put(_start(job, recipe, data), replicated(sharding))
     progress = progress._replace(plateau=_start_plateau(job.budget), history=_history(job.budget))
-    with open_checkpoints(job.scratch / job.cell, job.spec) as checkpoints:
-        progress, epoch = checkpoints.restore(progress)
-        if epoch:
-            report(epoch)
+    with resumed(job.scratch / job.cell, job.spec, progress) as (progress, epoch, save):
+        report(epoch)
         while epoch < job.budget.epochs and not has_ended(job.budget, progress.plateau):
             progress = train_epoch(job, recipe, data, progress, epoch)
             epoch += 1
-            checkpoints.save(progress, epoch)
+            save(progress, epoch)
             report(1)
     report(job.budget.epochs - epoch)
-    checkpoints.remove()
     return progress, epoch
 
 
@@ -213,17 +202,18 @@ def predict_physical(
     return dist, jnp.asarray(data.maps.targets(rows), jnp.float32)
 
 
-def draw_lane(job: Job) -> Lanes:
+def draw_lane(job: Job) -> Lane:
     """Learning rate and random key of the one training."""
     seed = np.uint32(seed_of("weak_lensing", job.seed, "key") & 0xFFFFFFFF)
     is_published_sum = not job.method.startswith("fisher8")
     rate = job.budget.learning_rate * (SUM_OVER_TARGETS if is_published_sum else 1.0)
-    return Lanes(jnp.zeros((), jnp.int32), jnp.asarray(rate, jnp.float32), jax.random.key(seed))
+    return Lane(jnp.asarray(rate, jnp.float32), jax.random.key(seed))
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _update(recipe, leaves, lane, batch, rate, step):
-    return update(recipe, leaves, lane, batch, rate, step)
+    leaves, readouts = update(recipe.task, leaves, lane, batch, rate, step)
+    return leaves, readouts["loss"]
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -250,7 +240,7 @@ def _start(job: Job, recipe: Recipe, data: Prepared) -> Progress:
     # Compiled, so that no two leaves share a buffer: they are given up to the first step.
     optimizer = jax.jit(recipe.full_optimizer(jnp.ones(()), jnp.ones(())).init)(params)
     best = jax.tree.map(jnp.copy, (params, variables))
-    leaves = (params, variables, optimizer, ())
+    leaves = Leaves(params, variables, optimizer, ())
     return Progress(leaves, best, _start_plateau(job.budget), _history(job.budget))
 
 

@@ -105,6 +105,15 @@ class Cnn:
         params = {"trunk": variables["params"], "head": head.init(keys[1], width)["params"]}
         return params, variables["batch_stats"]
 
+    def split(self, params: Params) -> tuple[Params, Params]:
+        """The parameters of the means, with the trunk, and those of the other outputs."""
+        head = params["head"]["Dense_0"]
+        first, rest = (
+            jax.tree.map(lambda leaf, cut=cut: leaf[..., cut], head)
+            for cut in (slice(self.targets), slice(self.targets, None))
+        )
+        return {"trunk": params["trunk"], "head": first}, rest
+
     def forward(
         self,
         params: Params,

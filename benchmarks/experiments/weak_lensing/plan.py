@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.experiments.weak_lensing.simulator import Simulation
+from benchmarks.machinery.methods import METHODS as REGISTRY
+from benchmarks.machinery.methods import choose
 
 SEEDS = (0, 1, 2, 3, 4)
-METHODS = ("nll", "beta_nll", "faithful", "fisher8", "fisher8_radius")
-PAPER_METHODS = METHODS[:4]
-LABELS = {
-    "nll": "NLL",
-    "beta_nll": "beta-NLL 0.5",
-    "faithful": "Faithful",
-    "fisher8": "Fisher8",
-    "fisher8_radius": "Fisher8 + KL radius",
+METHODS = {
+    "nll": REGISTRY["nll"].override(link="log_std"),
+    **choose(("beta_nll", "faithful"), link="bounded_softplus_variance"),
+    **choose(("fisher8", "fisher8_radius"), link="log_variance"),
 }
+PAPER_METHODS = tuple(METHODS)[:4]
+LABELS = {name: method.label for name, method in METHODS.items()}
 
 
 class Budget(NamedTuple):
@@ -72,6 +72,11 @@ class Job(NamedTuple):
     def cell(self) -> str:
         """The name of the result in the store."""
         return f"weak_lensing/{self.maps}-{self.size}/{self.method}-seed{self.seed}"
+
+    @property
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """The one cell of the job."""
+        return {self.cell: self.spec}
 
     @property
     def command(self) -> str:

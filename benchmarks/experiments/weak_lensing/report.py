@@ -5,16 +5,14 @@ shows. Simulated maps never share a table with the challenge's, and only the lat
 published values.
 """
 
-import io
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table as PrintedTable
 
-from benchmarks.experiments.weak_lensing.plan import LABELS, Job
+from benchmarks.experiments.weak_lensing.plan import LABELS
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
+from benchmarks.machinery.figures import to_png
 from benchmarks.machinery.seed_tables import Cell, group_by_seed, number, published, score_texts
 from benchmarks.machinery.store import Store
 
@@ -104,16 +102,23 @@ def section(store: Store) -> Section | None:
     if not rows:
         return None
     blocks: list[Block] = [Paragraph(_how_to_read())]
-    for title in dict.fromkeys(_title(row) for row in rows):
-        lines = [
-            [row.label, *_cells(row), str(len(row.seeds))] for row in rows if _title(row) == title
-        ]
-        blocks.append(Table(title, ["method", *HEADINGS, "seeds"], lines))
-    buffer = io.BytesIO()
-    figure(store).savefig(buffer, format="png", dpi=100)
+    blocks += tables(rows)
     caption = "Validation score over training, one line per seed."
-    blocks.append(Figure("weak-lensing", buffer.getvalue(), caption))
+    blocks.append(Figure("weak-lensing", lambda: to_png(figure(store)), caption))
     return Section("Weak lensing", blocks)
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """One table per set of maps and budget."""
+    header = ["method", *HEADINGS, "seeds"]
+    return [
+        Table(
+            title,
+            header,
+            [[r.label, *_cells(r), str(len(r.seeds))] for r in rows if _title(r) == title],
+        )
+        for title in dict.fromkeys(_title(row) for row in rows)
+    ]
 
 
 def _how_to_read() -> str:
@@ -146,15 +151,3 @@ def figure(store: Store) -> Any:
     axis.legend(frameon=False)
     drawing.tight_layout()
     return drawing
-
-
-def print_table(console: Console, results: Sequence[tuple[Job, dict[str, Any]]]) -> None:
-    """What a run prints at its end."""
-    rows = collect((job.spec, result) for job, result in results)
-    for title in dict.fromkeys(_title(row) for row in rows):
-        table = PrintedTable("method", *HEADINGS, "seeds", title=title)
-        table.columns[0].no_wrap = True
-        for row in rows:
-            if _title(row) == title:
-                table.add_row(row.label, *_cells(row), str(len(row.seeds)))
-        console.print(table)

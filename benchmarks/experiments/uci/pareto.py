@@ -1,0 +1,90 @@
+"""Methods against two scores at once, one panel a learning rate: the projections of the paper."""
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from benchmarks.experiments.uci.comparison import Comparison, Key
+from benchmarks.experiments.uci.plan import BUDGETS
+from benchmarks.machinery.document import Figure
+from benchmarks.machinery.figures import to_png
+from benchmarks.machinery.methods import WITH_VARIANCE
+from fisher8_jax.plots import plot_pareto_panels
+
+Pair = tuple[str, str]
+# The three scores seen from three sides; the first picture has the optimiser's name alone.
+PROJECTIONS: dict[Pair, str] = {
+    ("rmse", "nll"): "",
+    ("ece", "nll"): "-ece-nll",
+    ("ece", "rmse"): "-ece-rmse",
+}
+
+
+def pareto_figures(
+    comparison: Comparison, optimizer: str, labels: Mapping[str, str]
+) -> list[Figure]:
+    """One picture per pair of scores; none without results."""
+    figures = []
+    for pair, suffix in PROJECTIONS.items():
+        panels = pareto_scores(comparison, optimizer, pair, labels)
+        if panels is not None:
+            first, second = (metric.upper() for metric in pair)
+            caption = (
+                f"{optimizer.upper()}: z-scores of {first} and {second} per set over methods and "
+                "rates; a dot is a set, a star a method's mean, an ellipse its spread; lower left "
+                "is better."
+            )
+            names = (f"{first} (z-score)", f"{second} (z-score)")
+            draw = functools.partial(_draw, panels, names)
+            figures.append(Figure(f"pareto-{optimizer}{suffix}", draw, caption))
+    return figures
+
+
+def pareto_scores(
+    comparison: Comparison, optimizer: str, pair: Pair, labels: Mapping[str, str]
+) -> dict[str, dict[str, np.ndarray]] | None:
+    """For each rate and method the z-scores (sets, 2), nan for diverged cells; None if no set."""
+    rates = BUDGETS[optimizer].rates
+    sets = []
+    for dataset in dict.fromkeys(key.dataset for key in comparison.paper):
+        values = _values(comparison, optimizer, rates, dataset, pair)
+        if np.isfinite(values).all(axis=2).sum() > 2:
+            sets.append(_z_scores(values))
+    if not sets:
+        return None
+    z = np.stack(sets, axis=2)
+    return {
+        f"rate {rate:g}": {labels[m]: z[i, j] for j, m in enumerate(WITH_VARIANCE)}
+        for i, rate in enumerate(rates)
+    }
+
+
+def _values(
+    comparison: Comparison, optimizer: str, rates: Sequence[float], dataset: str, pair: Pair
+) -> np.ndarray:
+    """Means of one set, (rates, methods, 2)."""
+    values = np.full((len(rates), len(WITH_VARIANCE), 2), np.nan)
+    for i, rate in enumerate(rates):
+        for j, method in enumerate(WITH_VARIANCE):
+            cell = comparison.ours.get(Key(optimizer, rate, dataset, method))
+            if cell is not None:
+                values[i, j] = [cell[metric].mean for metric in pair]
+    return values
+
+
+def _z_scores(values: np.ndarray) -> np.ndarray:
+    """Standardised per metric, without runs that blew up and would set the scale of all others."""
+    median = np.nanmedian(values, axis=(0, 1))
+    spread = np.nanmedian(np.abs(values - median), axis=(0, 1))
+    values = np.where(np.abs(values - median) > 100 * spread, np.nan, values)
+    return (values - np.nanmean(values, axis=(0, 1))) / np.nanstd(values, axis=(0, 1))
+
+
+def _draw(panels: Mapping[str, Mapping[str, np.ndarray]], names: tuple[str, str]) -> bytes:
+    """Panels side by side, three to a row."""
+    rows = -(-len(panels) // 3)
+    figure, axes = plt.subplots(rows, 3, figsize=(11, 3.6 * rows), layout="constrained")
+    plot_pareto_panels(panels, names=names, axes=axes.ravel())
+    return to_png(figure, dpi=110)

@@ -1,0 +1,37 @@
+"""How a network's raw outputs become a distribution, by name; the first output is the mean's."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from fisher8_jax import Gaussian
+
+
+class Link(NamedTuple):
+    """A function of `outputs` arrays with the shape of the targets."""
+
+    apply: Callable[..., Gaussian]
+    outputs: int = 2
+
+
+def _unit_variance(mean: Array, raw: Array) -> Gaussian:
+    """The second output is not used: the variance is 1."""
+    return Gaussian(mean, jnp.zeros_like(mean))
+
+
+LINKS = {
+    "unit_variance": Link(_unit_variance),
+    "log_variance": Link(Gaussian),
+    "log_std": Link(Gaussian.from_log_std),
+    "softplus_std": Link(Gaussian.from_softplus_std),
+    "softplus_variance": Link(Gaussian.from_softplus_variance),
+    "bounded_softplus_variance": Link(
+        functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
+    ),
+    "natural": Link(Gaussian.from_natural),
+    # What Collier's method predicts at temperature 0: the latent itself.
+    "latent": Link(Gaussian.from_latent, outputs=3),
+}

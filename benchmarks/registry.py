@@ -1,0 +1,53 @@
+"""The one table of benchmarks: where each is run, what it is for, and who writes its report.
+
+A command is a module with `add_arguments(parser)` and `run(args) -> int`, the exit code. A report
+is a module with `section(store) -> Section | None`; None of it means that nothing is stored yet.
+Modules are imported when they are asked for.
+"""
+
+import importlib
+from types import ModuleType
+from typing import NamedTuple
+
+
+class Benchmark(NamedTuple):
+    """One row: two modules below `benchmarks`, and a line of help."""
+
+    command: str
+    help: str
+    report: str | None = None
+
+    def load_command(self) -> ModuleType:
+        return importlib.import_module(f"benchmarks.{self.command}")
+
+    def load_report(self) -> ModuleType | None:
+        return importlib.import_module(f"benchmarks.{self.report}") if self.report else None
+
+
+def _experiment(name: str, help_text: str) -> Benchmark:
+    return Benchmark(f"experiments.{name}.command", help_text, f"experiments.{name}.report")
+
+
+# In the order of the report.
+BENCHMARKS = {
+    "uci": _experiment("uci", "The UCI tables: 8 sets, 20 splits, 9 tables."),
+    "sinusoid": _experiment("sinusoid", "The one-dimensional sinusoid over training."),
+    "speed": Benchmark(
+        "costs.speed", "The UCI sweep against PyTorch and the hardware.", "costs.speed"
+    ),
+    "radius": _experiment("radius", "The KL radius beside tuned learning rates."),
+    "rotated_mnist": _experiment("rotated_mnist", "The angle of a rotated digit."),
+    "weak_lensing": _experiment("weak_lensing", "Two cosmological parameters from maps."),
+    "families": _experiment("families", "Recovery of every family beside tuned Adam."),
+    "doctor": Benchmark("experiments.doctor.command", "False alarms and hits of the doctor."),
+    "dense": _experiment("dense", "Disparity of every pixel of a stereo pair."),
+    "estimator": _experiment("tables", "The estimator beside gradient boosting, UCI."),
+    "overhead": Benchmark(
+        "costs.overhead", "Cost of Fisher8 in a compiled training step.", "costs.overhead"
+    ),
+    "scale_out": Benchmark("costs.scale_out", "What many devices send each other."),
+    "engel": Benchmark(
+        "experiments.engel.command", "Plain NLL beside Fisher8 on a small real data set."
+    ),
+    "report": Benchmark("machinery.report", "Committed results beside the published figures."),
+}

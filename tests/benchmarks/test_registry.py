@@ -1,0 +1,71 @@
+"""One table of benchmarks and one of methods: complete, spelt right, and nothing beside them."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import benchmarks
+from benchmarks import registry
+from benchmarks.machinery.links import LINKS
+from benchmarks.machinery.methods import METHODS, choose
+from benchmarks.machinery.report import collect
+from benchmarks.machinery.store import Store
+from benchmarks.registry import BENCHMARKS, Benchmark
+from fisher8_jax.losses import LOSSES
+
+ROOT = Path(benchmarks.__file__).parent
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_row_leads_to_a_command_and_to_its_section(name, tmp_path):
+    command, report = BENCHMARKS[name].load_command(), BENCHMARKS[name].load_report()
+    assert list(inspect.signature(command.run).parameters) == ["args"]
+    assert list(inspect.signature(command.add_arguments).parameters) == ["parser"]
+    assert report is None or report.section(Store(tmp_path)) is None
+
+
+def test_every_folder_of_results_has_a_section():
+    titles = [section.title for section in collect(Store())]
+    assert len(titles) == len(set(titles)) == sum(row.report is not None for row in registry_rows())
+
+
+def registry_rows() -> list[Benchmark]:
+    return list(BENCHMARKS.values())
+
+
+def test_a_misspelt_section_is_an_error_not_a_gap(monkeypatch, tmp_path):
+    row = Benchmark("experiments.uci.command", "", "experiments.uci.reprot")
+    monkeypatch.setitem(registry.BENCHMARKS, "uci", row)
+    with pytest.raises(ModuleNotFoundError, match="reprot"):
+        collect(Store(tmp_path))
+
+
+def test_every_experiment_is_in_the_table():
+    folders = {path.parent.name for path in (ROOT / "experiments").glob("*/command.py")}
+    assert folders == {
+        row.command.split(".")[1] for row in registry_rows() if row.command.startswith("exp")
+    }
+
+
+def test_the_machinery_knows_no_experiment():
+    for path in (ROOT / "machinery").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = node.module if isinstance(node, ast.ImportFrom) else ""
+            assert not (module or "").startswith(("benchmarks.experiments", "benchmarks.costs"))
+
+
+def test_links_and_losses_of_all_methods_exist():
+    for method in METHODS.values():
+        assert method.link in LINKS
+        assert method.loss in LOSSES
+
+
+def test_an_experiment_overrides_fields_and_leaves_the_registry_alone():
+    chosen = choose(("nll", "fisher8"), link="log_variance")
+    assert {method.link for method in chosen.values()} == {"log_variance"}
+    assert METHODS["nll"].link == "softplus_std"
+    tuned = METHODS["trustable"].override(hyperparameters={"step_size": 0.3})
+    assert tuned.hyperparameters == (("step_size", 0.3),)
+    assert hash(tuned) != hash(METHODS["trustable"])
