@@ -22,7 +22,7 @@ import optax
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from fisher8_jax._checks import check_count, check_positive
+from fisher8_jax._checks import check_positive
 from fisher8_jax._numerics import AxisName, at_least_float32
 from fisher8_jax.families import Family
 from fisher8_jax.transforms._checks import (
@@ -140,7 +140,7 @@ def scale_by_kl_radius(
     check_mode(mode)
     check_measure(measure)
     by_difference = measure == "difference"
-    check_count("max_backtracks", max_backtracks)
+    check_positive("max_backtracks", max_backtracks)
 
     def init(params: optax.Params) -> KLRadiusState:
         del params

@@ -218,5 +218,5 @@ def test_error_of_an_unknown_mode():
 
 
 def test_error_of_no_backtracks():
-    with pytest.raises(ValueError, match="`max_backtracks` must be a positive integer"):
+    with pytest.raises(ValueError, match="`max_backtracks` must be positive"):
         scale_by_kl_radius(0.1, exact=True, max_backtracks=0)
