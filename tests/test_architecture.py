@@ -113,14 +113,8 @@ def test_rooms_are_entered_by_their_doors(path):
     for module in imported_modules(path):
         top, *parts = module.split(".")
         if top == "fisher8_jax" and len(parts) > 1 and parts[0] != here:
-            is_pending = parts[0] == "metrics" and here in (
-                "calibration",
-                "diagnostics",
-                "plots",
-                "training",
-            )
             is_private = any(part.startswith("_") for part in parts)
-            assert is_pending or not is_private, f"{module} is behind a door"
+            assert not is_private, f"{module} is behind a door"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)

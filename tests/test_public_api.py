@@ -4,39 +4,29 @@ import importlib
 import inspect
 import pathlib
 import re
+import tomllib
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 
-ROOMS = {
+CHOSEN = {
     "": ("fisher8", "fisher8_nll", "microbatched_value_and_grad"),  # the rest repeats a room
-    "families": None,
-    "curvature": None,
-    "transforms": None,
-    "heads": None,
     "heads.nnx": ("DistributionHead",),  # the only class defined there
     "heads.linen": ("DistributionHead",),
-    "losses": None,
-    "metrics": None,
-    "calibration": None,
-    "diagnostics": None,
-    "ensembles": None,
-    "training": None,
-    "estimator": None,
-    "artifacts": None,
-    "plots": None,
 }
+DOORS = sorted((ROOT / "fisher8_jax").rglob("__init__.py"))
+ROOMS = [".".join(door.parent.relative_to(ROOT / "fisher8_jax").parts) for door in DOORS]
 
 
 def public_names():
     """Qualified name and object of everything that a room offers."""
     found = {}
-    for room, chosen in ROOMS.items():
+    for room in ROOMS:
         path = f"fisher8_jax.{room}".rstrip(".")
         module = importlib.import_module(path)
-        for name in chosen or vars(module):
+        for name in CHOSEN.get(room, vars(module)):
             value = getattr(module, name)
             if not name.startswith("_") and not inspect.ismodule(value):
                 found[f"{path}.{name}"] = value
@@ -61,6 +51,21 @@ def test_the_reference_page_lists_exactly_the_public_names():
     documented = documented_names()
     assert len(documented) == len(set(documented))
     assert set(documented) == set(PUBLIC)
+
+
+def test_the_version_is_that_of_the_project():
+    import fisher8_jax
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert fisher8_jax.__version__ == project["version"]
+
+
+def test_rooms_reached_lazily_are_those_that_the_top_level_does_not_import():
+    import fisher8_jax
+
+    rooms = {room for room in ROOMS if room and "." not in room}
+    assert rooms <= set(dir(fisher8_jax))
+    assert set(fisher8_jax._LAZY_ROOMS) <= rooms
 
 
 def test_the_top_level_only_repeats_names_of_the_rooms():

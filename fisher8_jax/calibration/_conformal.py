@@ -9,12 +9,11 @@ import numpy as np
 from jax import Array
 
 from fisher8_jax._checks import check_levels
+from fisher8_jax._points import Axis, Points, count, prepare
 from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._intervals import INTERVAL_LEVELS, Interval
-from fisher8_jax.metrics._reduction import Points, count, prepare
+from fisher8_jax.metrics import INTERVAL_LEVELS, Interval
 
 
 @register_tree

@@ -6,12 +6,11 @@ from typing import Self, TypeVar
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._points import Axis, check_reduced_axes
 from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._likelihood import mean_z_squared_statistic
-from fisher8_jax.metrics._reduction import prepare, reduce
+from fisher8_jax.metrics import mean_z_squared
 
 SomePredictive = TypeVar("SomePredictive", bound=Predictive)
 
@@ -63,9 +62,8 @@ class VarianceScaling:
         Returns:
             The calibrator; its factor is nan without any point or with a non-finite prediction.
         """
-        points = prepare(dist, targets, where, axis)
-        factor = reduce(points, mean_z_squared_statistic(points))
-        return cls(jnp.expand_dims(factor, points.axes))
+        factor = mean_z_squared(dist, targets, axis=axis, where=where)
+        return cls(jnp.expand_dims(factor, check_reduced_axes(axis, dist.batch_shape)))
 
     def apply(self, dist: SomePredictive) -> SomePredictive:
         """`dist` with the scaled variance, of the same class.

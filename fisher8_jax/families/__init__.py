@@ -1,4 +1,4 @@
-"""Likelihoods in unconstrained coordinates, one file each; `gaussian.py` is the one to imitate."""
+"""Likelihoods in unconstrained coordinates, one file each; `_gaussian.py` is the one to imitate."""
 
 from fisher8_jax._numerics import Scaled as Scaled
 from fisher8_jax.families._bernoulli import Bernoulli as Bernoulli

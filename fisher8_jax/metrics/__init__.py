@@ -10,6 +10,7 @@ from fisher8_jax.metrics._calibration_error import (
 from fisher8_jax.metrics._crps import crps as crps
 from fisher8_jax.metrics._evaluate import evaluate as evaluate
 from fisher8_jax.metrics._evaluation import Evaluation as Evaluation
+from fisher8_jax.metrics._intervals import INTERVAL_LEVELS as INTERVAL_LEVELS
 from fisher8_jax.metrics._intervals import Interval as Interval
 from fisher8_jax.metrics._intervals import central_interval as central_interval
 from fisher8_jax.metrics._intervals import coverage as coverage

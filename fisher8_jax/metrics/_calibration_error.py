@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_levels
+from fisher8_jax._points import Axis, Points, Statistic, mean_per_level, prepare, reduce
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._reduction import Points, Statistic, mean_per_level, prepare, reduce
 
 PIT_BINS = 10
 QUANTILE_LEVELS = tuple(k / 20 for k in range(1, 20))

@@ -6,9 +6,8 @@ prediction.
 
 from jax import Array
 
+from fisher8_jax._points import Axis, Points, Statistic, plain_mean, prepare, reduce
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._reduction import Points, Statistic, plain_mean, prepare, reduce
 
 
 def crps(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_count, check_level, check_levels
+from fisher8_jax._points import Axis, Points, Statistic, count, prepare, row_sums
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._bootstrap import Bootstrap, bootstrap_bounds
 from fisher8_jax.metrics._calibration_error import (
@@ -17,7 +18,6 @@ from fisher8_jax.metrics._calibration_error import (
     pit_statistic,
     quantile_statistic,
 )
-from fisher8_jax.metrics._checks import Axis
 from fisher8_jax.metrics._crps import crps_statistic
 from fisher8_jax.metrics._evaluation import Evaluation
 from fisher8_jax.metrics._intervals import (
@@ -33,7 +33,6 @@ from fisher8_jax.metrics._likelihood import (
     sharpness_statistic,
 )
 from fisher8_jax.metrics._point import mae_statistic, rmse_statistic
-from fisher8_jax.metrics._reduction import Points, Statistic, count, prepare, row_sums
 
 
 def evaluate(

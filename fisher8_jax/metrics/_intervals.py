@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_levels, check_targets
+from fisher8_jax._points import Axis, Points, Statistic, mean_per_level, prepare, reduce
 from fisher8_jax._trees import register_tree
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._reduction import Points, Statistic, mean_per_level, prepare, reduce
 
 ONE_SIGMA = math.erf(1 / math.sqrt(2))
 INTERVAL_LEVELS = (0.5, ONE_SIGMA, 0.9, 0.95)
+"""The nominal levels that intervals have unless others are asked for."""
 
 
 @register_tree

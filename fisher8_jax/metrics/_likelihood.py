@@ -3,9 +3,8 @@
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax.families import Predictive
-from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._reduction import (
+from fisher8_jax._points import (
+    Axis,
     Points,
     Statistic,
     plain_mean,
@@ -13,6 +12,7 @@ from fisher8_jax.metrics._reduction import (
     reduce,
     root_mean_square,
 )
+from fisher8_jax.families import Predictive
 
 
 def nll(

@@ -3,10 +3,9 @@
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._points import Axis, Points, Statistic, plain_mean, prepare, reduce
+from fisher8_jax._points import root_mean_square as _root_mean_square
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics._checks import Axis
-from fisher8_jax.metrics._reduction import Points, Statistic, plain_mean, prepare, reduce
-from fisher8_jax.metrics._reduction import root_mean_square as _root_mean_square
 
 
 def rmse(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:

@@ -1,4 +1,6 @@
-"""Every metric is a function of means over the points; this file takes those means.
+"""Predictions and targets that are scored or calibrated with, and means over them.
+
+Every metric is a function of means over the points; this file takes those means.
 
 A `Statistic` holds one or more numbers per element and the function that turns their means into the
 metric: for the RMSE the squared residual and the square root, for a histogram one indicator per bin
@@ -9,15 +11,16 @@ a matrix product: a resampled mean is a weighted mean of the same numbers.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_mask
+from fisher8_jax._checks import check_mask, check_positions
 from fisher8_jax._numerics import at_least_float32
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics._checks import Axis, check_predictive, check_reduced_axes, check_scalar
+
+Axis = int | tuple[int, ...] | None
 
 
 class Statistic(NamedTuple):
@@ -62,7 +65,9 @@ class Points:
         return jnp.where(missing, jnp.nan, happened.astype(dtype))
 
 
-def prepare(dist: Any, targets: Any, where: Any, axis: Axis, *, scalar: bool = True) -> Points:
+def prepare(
+    dist: Predictive, targets: Array, where: Array | None, axis: Axis, *, scalar: bool = True
+) -> Points:
     """Checks the arguments that all metrics share."""
     dist = check_predictive(dist).widen()
     if scalar:
@@ -133,3 +138,38 @@ def root_mean_square(points: Points, values: Array) -> Statistic:
     squares = jnp.square(values / scale)
     per_target = jnp.squeeze(scale, axis=points.axes)
     return Statistic(squares[..., None], lambda means: per_target * jnp.sqrt(means[..., 0]))
+
+
+def check_predictive(dist: object) -> Predictive:
+    """Returns `dist`, or says that a distribution was expected."""
+    if not isinstance(dist, Predictive):
+        raise TypeError(
+            "`dist` must be a predicted distribution, for instance "
+            f"`Gaussian(mean, log_variance)`, got {_describe(dist)}."
+        )
+    return dist
+
+
+def check_scalar(dist: Predictive) -> None:
+    """Rejects joint distributions over several targets, whose cdf is not a calibration curve."""
+    if dist.event_shape != ():
+        raise ValueError(
+            "This metric needs one scalar distribution per target (event shape ()), got event "
+            f"shape {dist.event_shape}. Score the coordinates instead: `dist.marginals()`."
+        )
+
+
+def check_reduced_axes(axis: Axis, batch_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns `axis` as non-negative positions in `batch_shape`, all of them for None."""
+    if axis is None:
+        return tuple(range(len(batch_shape)))
+    return check_positions(
+        axis,
+        batch_shape,
+        hint="Pass the axis (or axes) of the examples; every other axis keeps a value of its own. "
+        "A single prediction without a batch axis is `axis=()`.",
+    )
+
+
+def _describe(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
