@@ -54,8 +54,12 @@ class Curvature(Protocol):
     def axis_name(self) -> AxisName | None:
         """The mapped axis that the batch is split over."""
 
-    def solve(self, natural: Array) -> Array:
-        """The cotangent to back-propagate instead of the natural one, `batch_shape + (p,)`."""
+    @property
+    def report(self) -> Array:
+        """Zeros that receive what is known about the step as their cotangent."""
+
+    def solve(self, natural: Array) -> tuple[Array, Array]:
+        """The cotangent to back-propagate, `batch_shape + (p,)`, and that of `report`."""
 
 
 class Rule(NamedTuple):
@@ -117,7 +121,8 @@ def fisher8(
     if curvature is not None:
         axis_name, normalize = _check_curvature(dist, curvature, axis_name), False
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
-    return _identity(rule, vary_over(axis_name, dist), where, curvature)
+    report = None if curvature is None else curvature.report
+    return _identity(rule, vary_over(axis_name, dist), where, curvature, report)
 
 
 def fisher8_nll(
@@ -169,17 +174,23 @@ def fisher8_nll(
     targets = dist.check_targets(targets)
     if weights is not None:
         weights = check_weights("weights", weights, dist.batch_shape)
-    return _fused_nll(rule, vary_over(axis_name, dist), targets, where, weights, curvature)
+    report = None if curvature is None else curvature.report
+    dist = vary_over(axis_name, dist)
+    return _fused_nll(rule, dist, targets, where, weights, curvature, report)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _identity(
-    rule: Rule, dist: SomeFamily, where: Array | None, curvature: Curvature | None
+    rule: Rule,
+    dist: SomeFamily,
+    where: Array | None,
+    curvature: Curvature | None,
+    report: Array | None,
 ) -> SomeFamily:
     return dist
 
 
-def _identity_forward(rule, dist, where, curvature):
+def _identity_forward(rule, dist, where, curvature, report):
     return dist, (_what_natural_needs(dist), where, curvature)
 
 
@@ -187,21 +198,22 @@ def _identity_backward(rule, residuals, cotangent):
     dist, where, curvature = residuals
     natural = natural_cotangent(dist, cotangent, where)
     if curvature is not None:
-        return _solve_for(curvature, cotangent, natural), None, None
-    return apply_rule(rule, dist, natural), None, None
+        solved, report = _solve_for(curvature, cotangent, natural)
+        return solved, None, None, report
+    return apply_rule(rule, dist, natural), None, None, None
 
 
 _identity.defvjp(_identity_forward, _identity_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fused_nll(rule, dist, targets, where, weights, curvature):
+def _fused_nll(rule, dist, targets, where, weights, curvature, report):
     dist, targets = hide_outside(dist, targets, where)
     return weighted_values(dist.nll(targets), where, weights)
 
 
-def _fused_nll_forward(rule, dist, targets, where, weights, curvature):
-    values = _fused_nll(rule, dist, targets, where, weights, curvature)
+def _fused_nll_forward(rule, dist, targets, where, weights, curvature, report):
+    values = _fused_nll(rule, dist, targets, where, weights, curvature, report)
     return values, (dist, targets, where, weights, curvature)
 
 
@@ -210,8 +222,9 @@ def _fused_nll_backward(rule, residuals, cotangent):
     natural = natural_nll_cotangent(dist, targets, cotangent, where, weights)
     nothing = (None,) * 4
     if curvature is not None:
-        return _solve_for(curvature, dist, natural), *nothing
-    return apply_rule(rule, dist, natural), *nothing
+        solved, report = _solve_for(curvature, dist, natural)
+        return solved, *nothing, report
+    return apply_rule(rule, dist, natural), *nothing, None
 
 
 _fused_nll.defvjp(_fused_nll_forward, _fused_nll_backward)
@@ -289,11 +302,16 @@ def apply_rule(
     return jax.tree.unflatten(jax.tree.structure(dist), [leaves[n] for n in array_fields(dist)])
 
 
-def _solve_for(curvature: Curvature, like: SomeFamily, natural: NaturalCotangent) -> SomeFamily:
-    """The cotangent that `curvature` makes of the natural one, in the shapes of `like`."""
-    plain = dataclasses.replace(like, **{name: materialize(x) for name, x in natural.items()})
-    solved = plain.from_vector(curvature.solve(plain.to_vector()))
-    return jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), solved, like)
+def _solve_for(
+    curvature: Curvature, like: SomeFamily, natural: NaturalCotangent
+) -> tuple[SomeFamily, Array]:
+    """What `curvature` makes of the natural cotangent, in the shapes of `like`, and its report."""
+    plain = dataclasses.replace(
+        like, **{name: materialize(x) for name, x in natural.items()}
+    )
+    vector, report = curvature.solve(plain.to_vector())
+    solved = jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), plain.from_vector(vector), like)
+    return solved, report
 
 
 def _check_curvature(

@@ -1,18 +1,22 @@
 """The Gram matrix `K = J J'` of a network's whitened outputs, leaf by leaf.
 
 Every function here returns blocks `K[c, i, e, j]`: outputs `c` of the examples `i` at hand against
-outputs `e` of all examples `j`, which are more if the batch is split over a mapped axis.
+outputs `e` of all examples `j`, which are more if the batch is split over a mapped axis. With a
+scale `D` of the damping it is `J D^-1 J'`.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from fisher8_jax._numerics import at_least_float32
-from fisher8_jax.curvature._plan import Plan
-from fisher8_jax.curvature._trace import Network, Pass, parametric_operands
+from fisher8_jax.curvature._outer import Outer
+from fisher8_jax.curvature._problem import Problem
+from fisher8_jax.curvature._scale import FactoredScale, Scale, full_scale
+from fisher8_jax.curvature._trace import Network, parametric_operands
 from fisher8_jax.curvature._walk import evaluate
 
 Gather = Callable[[Array, int], Array]
@@ -20,55 +24,66 @@ Gather = Callable[[Array, int], Array]
 _EXACT = lax.Precision.HIGHEST
 
 
-def gram_matrix(
-    network: Network,
-    plan: Plan,
-    leaves: Sequence[Array],
-    forward: Pass,
-    deltas: list[list[Array]],
-    gather: Gather,
-) -> Array:
+def gram_matrix(problem: Problem, operands: Any, deltas: Any, gather: Gather) -> Array:
     """Adds up the Gram matrices of all leaves.
 
     Args:
-        network: the traced network.
-        plan: the form of every leaf.
-        leaves: the parameters.
-        forward: the forward pass of the batch.
-        deltas: derivatives of the outputs with respect to the results of every use, first axis the
-            output, second the example.
+        problem: the network and its parameters.
+        operands: those of `Pass`, or of some of its rows.
+        deltas: those of `Problem.deltas`, or of some of its rows.
         gather: collects an array of local examples along an axis from all parts of the batch.
     """
+    plan = problem.plan
     blocks = [
-        _outer_block(network, plan, leaf, forward, deltas, gather)
+        _outer_block(problem, leaf, operands, deltas, gather)
         for leaf in plan.of_form("pairs", "outer")
     ]
-    rows = _jacobian_rows(network, plan, leaves, forward, deltas)
-    blocks += [_product(row, gather) for row in rows]
+    chosen = plan.of_form("rows")
+    rows = _jacobian_rows(problem, chosen, operands, deltas)
+    for leaf, row in zip(chosen, rows, strict=True):
+        if problem.scale is not None:
+            row = row * lax.rsqrt(full_scale(problem.scale[leaf]))[None, None]
+        blocks.append(_product(row, gather))
+    if not blocks:
+        raise ValueError(
+            "No parameter reaches the predictions: `predict_one(params, example)` must compute "
+            "them from `params`."
+        )
     return sum(blocks[1:], blocks[0])
 
 
-def _outer_block(
-    network: Network,
-    plan: Plan,
-    leaf: int,
-    forward: Pass,
-    deltas: list[list[Array]],
-    gather: Gather,
-) -> Array:
-    uses = [index for index, use in enumerate(network.uses) if leaf in use.leaves]
+def _outer_block(problem: Problem, leaf: int, operands: Any, deltas: Any, gather: Gather) -> Array:
+    plan = problem.plan
     activations, cotangents = [], []
-    for index in uses:
-        outer = plan.outers[index]
-        operand = forward.operands[index][outer.data]
-        assert operand is not None
-        activations.append(at_least_float32(outer.activation(operand)))
-        cotangents.append(at_least_float32(jax.vmap(outer.delta)(deltas[index][0])))
+    for index, use in enumerate(problem.network.uses):
+        if leaf in use.leaves:
+            outer = plan.outers[index]
+            activation = at_least_float32(outer.activation(operands[index][outer.data]))
+            delta = at_least_float32(jax.vmap(outer.delta)(deltas[index][0]))
+            if problem.scale is not None:
+                inner_root, outer_root = _roots(outer, problem.scale[leaf])
+                activation, delta = activation * inner_root, delta * outer_root
+            activations.append(activation)
+            cotangents.append(delta)
     activation, delta = _join(activations, 1), _join(cotangents, 2)
     if plan.leaves[leaf].form == "outer":
         rows = jnp.einsum("itp,cito->cipo", activation, delta, precision=_EXACT)
         return _product(rows, gather)
     return _pairs(activation, delta, gather)
+
+
+def _roots(outer: Outer, scale: Scale) -> tuple[Array, Array]:
+    """`D^-1/2` as factors of activations and of deltas."""
+    assert isinstance(scale, FactoredScale)
+    assert outer.inner_axes is not None
+    row, column = lax.rsqrt(scale.row), lax.rsqrt(scale.column)
+    if outer.outer_axes == (row.ndim,):
+        return _flat(row, outer.inner_axes), column[None, None, None]
+    return column[None, None], _flat(row, outer.outer_axes)[None]
+
+
+def _flat(row: Array, axes: tuple[int, ...]) -> Array:
+    return jnp.transpose(row, axes).reshape(1, 1, -1)
 
 
 def _pairs(activation: Array, delta: Array, gather: Gather) -> Array:
@@ -95,24 +110,22 @@ def _product(rows: Array, gather: Gather) -> Array:
     return product.reshape(*flat.shape[:2], *everywhere.shape[:2])
 
 
-def _jacobian_rows(
-    network: Network, plan: Plan, leaves: Sequence[Array], forward: Pass, deltas: list[list[Array]]
-) -> list[Array]:
+def _jacobian_rows(problem: Problem, chosen: list[int], operands: Any, deltas: Any) -> list[Array]:
     """The rows of the Jacobian for the leaves without a cheaper form."""
-    chosen = plan.of_form("rows")
+    network, leaves = problem.network, problem.leaves
     uses = [i for i, use in enumerate(network.uses) if use.leaves & set(chosen)]
     if not uses:
         return []
 
-    def operands(some: list[Array]) -> list[list[Array]]:
+    def parametric(some: list[Array]) -> list[list[Array]]:
         every = list(leaves)
         for leaf, array in zip(chosen, some, strict=True):
             every[leaf] = array
         return parametric_operands(network, uses, every)
 
-    values, pull_back = jax.vjp(operands, [leaves[leaf] for leaf in chosen])
+    values, pull_back = jax.vjp(parametric, [leaves[leaf] for leaf in chosen])
     cotangents = [
-        _operand_cotangents(network, plan, use, at, forward.operands[use], deltas[use])
+        _operand_cotangents(network, use, at, operands[use], deltas[use])
         for use, at in zip(uses, values, strict=True)
     ]
     (rows,) = jax.vmap(jax.vmap(pull_back))(cotangents)
@@ -120,20 +133,15 @@ def _jacobian_rows(
 
 
 def _operand_cotangents(
-    network: Network,
-    plan: Plan,
-    index: int,
-    values: list[Array],
-    others: list[Array | None],
-    deltas: list[Array],
-) -> list[Array]:
+    network: Network, index: int, values: list[Array], others: Sequence[Any], deltas: Sequence[Any]
+) -> Any:
     """The cotangents of the parametric operands of one use, for each output and example."""
     use = network.uses[index]
     if use.equation is None:
         return deltas
     equation = use.equation
 
-    def of_example(others: list[Array | None], deltas: list[Array]) -> list[Array]:
+    def of_example(others: Sequence[Any], deltas: Sequence[Any]) -> Any:
         def apply(values: list[Array]) -> list[Array]:
             given = iter(values)
             arrays = [next(given) if o is None else o for o in others]

@@ -11,9 +11,8 @@ method stays a change of the cotangent at the output, `L z` for `g`, and ordinar
 
 import dataclasses
 import math
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
-import chex
 import jax
 import jax.numpy as jnp
 from chex import ArrayTree, Numeric
@@ -25,9 +24,13 @@ from fisher8_jax._fisher8 import vary_over
 from fisher8_jax._masking import zero_outside
 from fisher8_jax._numerics import AxisName
 from fisher8_jax._trees import register_tree
+from fisher8_jax.curvature._describe import describe
+from fisher8_jax.curvature._linear import outputs_first, rows_first
 from fisher8_jax.curvature._plan import LeafPlan, make_plan
-from fisher8_jax.curvature._solvers import Direct, Problem, Solver
-from fisher8_jax.curvature._trace import Pass, PredictOne, run, trace
+from fisher8_jax.curvature._problem import Problem
+from fisher8_jax.curvature._scale import Scale, full_scale, is_scale, scale_leaves
+from fisher8_jax.curvature._solvers import Prepared, Solver, choose_solver
+from fisher8_jax.curvature._trace import PredictOne, run, trace
 from fisher8_jax.curvature._whitening import Whitening, whitening
 from fisher8_jax.families import Family
 
@@ -41,6 +44,10 @@ class NetworkCurvature:
         dist: the predictions of the batch. No gradient flows through them.
         whitening: the change to coordinates in which the Fisher information is the identity.
         prepared: what the solver keeps.
+        carried: the whitened movement of the step that will be added, or None.
+        scale: the size of the damping for every parameter, or None.
+        report: two zeros, whose cotangents are the slope of the loss along the step and half the
+            mean square of the step's whitened movement, its divergence to second order.
         solver: how the system is solved.
         axis_name: the mapped axis that the batch is split over.
         leaves: how each parameter leaf is handled.
@@ -49,34 +56,69 @@ class NetworkCurvature:
         >>> import jax.numpy as jnp
         >>> from fisher8_jax import Gaussian, network_curvature
         >>> def predict_one(params, x):
-        ...     return Gaussian(params["kernel"] @ x, params["log_variance"])
-        >>> params = {"kernel": jnp.ones(2), "log_variance": jnp.zeros(())}
-        >>> curvature = network_curvature(predict_one, params, jnp.ones((3, 2)), damping=0.1)
-        >>> [(leaf.name, leaf.form) for leaf in curvature.leaves]
-        [('kernel', 'outer'), ('log_variance', 'rows')]
+        ...     return Gaussian(jnp.tanh(x @ params["hidden"]).sum(), params["log_variance"])
+        >>> params = {"hidden": jnp.ones((8, 16)), "log_variance": jnp.zeros(())}
+        >>> curvature = network_curvature(predict_one, params, jnp.ones((4, 8)), damping=0.1)
+        >>> print(curvature.describe())
+        direct: one Cholesky factorisation of the whole batch; 8 unknowns, ...
+        leaf          shape    form   uses         numbers  operations
+        hidden        (8, 16)  pairs  dot_general       64       2,432
+        log_variance  ()       rows   output             8         128
     """
 
     dist: Family
     whitening: Whitening
-    prepared: ArrayTree
+    prepared: Prepared
+    carried: Array | None
+    scale: ArrayTree | None
+    report: Array
     solver: Solver = dataclasses.field(metadata={"static": True})
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     leaves: tuple[LeafPlan, ...] = dataclasses.field(metadata={"static": True})
 
-    def solve(self, natural: Array) -> Array:
+    def solve(self, natural: Array) -> tuple[Array, Array]:
         """The cotangent to back-propagate instead of the natural one.
 
         Args:
             natural: `F^-1 g`, all coordinates of an element in one vector, `batch_shape + (p,)`.
 
         Returns:
-            `L z` of the module's docstring, in the same shape.
+            `L z` of the module's docstring in the same shape, and the numbers of `report`, nan
+            where the solver does not know them.
         """
-        right = self.whitening.whiten_natural(natural)
-        rows = right.shape[0]
-        outputs_first = right.reshape(rows, -1).T
-        solution = self.solver.solve(self.prepared, outputs_first, self.axis_name)
-        return self.whitening.to_cotangent(solution.T.reshape(right.shape))
+        gradient = outputs_first(self.whitening.whiten_natural(natural))
+        gradient = gradient.astype(self.prepared.damping.dtype)
+        right = gradient
+        if self.carried is not None:
+            right = right - self.carried / self.prepared.elements
+        solution = self.solver.solve(self.prepared, right, self.axis_name)
+        cotangent = self.whitening.to_cotangent(rows_first(solution, self.dist))
+        return cotangent, self._report(gradient, solution)
+
+    def _report(self, gradient: Array, solution: Array) -> Array:
+        moved = self.solver.movement(self.prepared, solution, self.axis_name)
+        if moved is None or self.whitening.is_weighted:
+            return jnp.full_like(self.report, jnp.nan)
+        if self.carried is not None:
+            moved = moved + self.carried
+        slope, square = jnp.sum(gradient * moved), jnp.sum(jnp.square(moved))
+        numbers = jnp.stack([slope, 0.5 * square / self.prepared.elements])
+        return numbers if self.axis_name is None else lax.psum(numbers, self.axis_name)
+
+    def divide(self, gradient: ArrayTree) -> ArrayTree:
+        """`D^-1 gradient`, the last step of the solution if there is a `damping_scale`."""
+        if self.scale is None:
+            return gradient
+
+        def divide(scale: Scale, leaf: Array) -> Array:
+            return (leaf / full_scale(scale)).astype(leaf.dtype)
+
+        return jax.tree.map(divide, self.scale, gradient, is_leaf=is_scale)
+
+    def describe(self) -> str:
+        """A table: how the system is solved, and how each leaf enters it at what cost."""
+        outputs = math.prod(self.whitening.factor.shape[:-1])
+        return describe(self.solver.describe(), outputs, self.leaves)
 
 
 def network_curvature(
@@ -88,7 +130,9 @@ def network_curvature(
     where: Array | None = None,
     weights: Array | None = None,
     axis_name: AxisName | None = None,
-    solver: Solver | None = None,
+    solver: Solver | Literal["auto"] = "auto",
+    damping_scale: ArrayTree | None = None,
+    carried: ArrayTree | None = None,
 ) -> NetworkCurvature:
     """The Fisher information of a whole network on one batch, ready to be divided by.
 
@@ -112,7 +156,12 @@ def network_curvature(
         weights: importance of each element, as given to the loss.
         axis_name: the mapped axis (or axes) that the batch is split over under `jax.vmap` or
             `jax.shard_map`. Not needed under `jax.jit` with sharded arrays.
-        solver: how the system is solved.
+        solver: `Direct()`, `Blocks(rows)`, `ConjugateGradients()`; 'auto' takes the first unless
+            its matrices would be huge, and then the last. `describe()` says which.
+        damping_scale: `D`, a tree like `params` of positive arrays or `FactoredScale`: the result
+            is `(J' F J / n + damping D)^-1 gradient` once the gradient has passed `divide`.
+        carried: a tree like `params` that will be added to the result, such as momentum. The result
+            is then what is missing to the solution nearest to it, see `carry_momentum`.
 
     Returns:
         A pytree that may cross `jax.jit` and `jax.lax.scan`.
@@ -133,73 +182,92 @@ def network_curvature(
     check_positive("damping", damping)
     if axis_name is not None:
         check_axis_name_is_bound(axis_name)
-    params, inputs = jax.tree.map(lax.stop_gradient, vary_over(axis_name, (params, inputs)))
-    network = trace(predict_one, params, inputs)
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(params)]
-    forward = run(network, leaves, inputs)
-    dist: Family = jax.tree.unflatten(jax.tree.structure(network.prediction), forward.outputs)
-    elements = _Elements.check(dist.batch_shape, where, weights, axis_name)
-    change = whitening(elements.hide(dist), elements.where, elements.weights)
-    units = change.unit_cotangents()
-    plan = make_plan(network, units.shape[1], units.shape[0])
-    problem = Problem(
-        network=network,
-        plan=plan,
-        leaves=leaves,
-        forward=forward,
-        deltas=_deltas(forward, dist, units),
-        elements=elements.number(change.factor.dtype),
-        damping=jnp.asarray(damping, change.factor.dtype),
+    given = vary_over(axis_name, (params, inputs, damping_scale, carried))
+    params, inputs, damping_scale, carried = jax.tree.map(lax.stop_gradient, given)
+    problem = _pose(predict_one, params, inputs, damping, _Mask(where, weights, axis_name))
+    if damping_scale is not None:
+        problem = _with_scale(problem, scale_leaves(damping_scale, params))
+    chosen = choose_solver(problem) if solver == "auto" else solver
+    return NetworkCurvature(
+        dist=problem.dist,
+        whitening=problem.whitening,
+        prepared=chosen.prepare(problem),
+        carried=None if carried is None else problem.movement(carried),
+        scale=damping_scale,
+        report=jnp.zeros(2, problem.damping.dtype),
+        solver=chosen,
         axis_name=axis_name,
+        leaves=problem.plan.leaves,
     )
-    solver = Direct() if solver is None else solver
-    return NetworkCurvature(dist, change, solver.prepare(problem), solver, axis_name, plan.leaves)
 
 
-class _Elements(NamedTuple):
+class _Mask(NamedTuple):
     """Which elements of the batch count, and how much."""
 
-    shape: tuple[int, ...]
     where: Array | None
     weights: Array | None
     axis_name: AxisName | None
 
-    @classmethod
-    def check(
-        cls,
-        shape: tuple[int, ...],
-        where: Array | None,
-        weights: Array | None,
-        axis_name: AxisName | None,
-    ) -> Self:
+    def expand(self, shape: tuple[int, ...]) -> Self:
+        """Mask and weights in the shape of the predictions."""
+        where, weights = self.where, self.weights
         if where is not None:
             where = check_mask("where", where, shape)
         if weights is not None:
             weights = check_weights("weights", weights, shape)
-        return cls(shape, where, weights, axis_name)
+        return self._replace(where=where, weights=weights)
 
-    def hide(self, dist: Family) -> Family:
-        """`dist` with a harmless prediction outside the mask."""
-        return jax.tree.map(lambda leaf: zero_outside(leaf, self.where), dist)
-
-    def number(self, dtype: DTypeLike) -> Array:
-        """How many elements there are, in all places along `axis_name`; at least 1."""
-        count = jnp.asarray(math.prod(self.shape), dtype)
-        if self.where is not None:
-            count = jnp.sum(self.where, dtype=dtype)
-        if self.axis_name is not None:
-            count = lax.psum(count, self.axis_name)
-        return jnp.maximum(count, 1)
+    def counts(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """How many elements of every row count."""
+        inside = jnp.ones(shape, dtype) if self.where is None else self.where.astype(dtype)
+        return jnp.sum(inside, tuple(range(1, len(shape))))
 
 
-def _deltas(forward: Pass, dist: Family, units: Array) -> chex.ArrayTree:
-    """One backward pass for each whitened output."""
+def _pose(
+    predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree, damping: Numeric, mask: _Mask
+) -> Problem:
+    """The linear system; nothing of it is computed unless it is asked for."""
+    data = [jnp.asarray(x) for x in jax.tree.leaves(inputs)]
+    _check_rows(data)
+    network = trace(predict_one, params, inputs)
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(params)]
+    forward = run(network, leaves, inputs)
+    dist: Family = jax.tree.unflatten(jax.tree.structure(network.prediction), forward.outputs)
+    mask = mask.expand(dist.batch_shape)
+    hidden = jax.tree.map(lambda leaf: zero_outside(leaf, mask.where), dist)
+    change = whitening(hidden, mask.where, mask.weights)
+    dtype = change.factor.dtype
+    counts = mask.counts(dist.batch_shape, dtype)
+    elements = jnp.sum(counts)
+    if mask.axis_name is not None:
+        elements = lax.psum(elements, mask.axis_name)
+    return Problem(
+        network=network,
+        plan=make_plan(network, data[0].shape[0], change.outputs),
+        leaves=leaves,
+        scale=None,
+        data=data,
+        forward=forward,
+        dist=dist,
+        whitening=change,
+        counts=counts,
+        elements=jnp.maximum(elements, 1),
+        damping=jnp.asarray(damping, dtype),
+        axis_name=mask.axis_name,
+    )
 
-    def pull_back(unit: Array) -> chex.ArrayTree:
-        vector = unit.reshape(*dist.batch_shape, -1)
-        cotangent = jax.tree.leaves(dist.from_vector(vector))
-        outputs = forward.outputs
-        cast = [c.astype(o.dtype) for c, o in zip(cotangent, outputs, strict=True)]
-        return forward.pull_back(cast)
 
-    return jax.vmap(pull_back)(units)
+def _with_scale(problem: Problem, scale: list[Scale]) -> Problem:
+    rows, outputs = problem.data[0].shape[0], problem.whitening.outputs
+    plan = make_plan(problem.network, rows, outputs, scale)
+    return problem._replace(scale=scale, plan=plan)
+
+
+def _check_rows(data: list[Array]) -> None:
+    """Raises unless all inputs have the same first axis."""
+    shapes = [x.shape for x in data]
+    if not shapes or any(len(shape) == 0 for shape in shapes) or len({s[0] for s in shapes}) > 1:
+        raise ValueError(
+            "`inputs` must be arrays that share their first axis, the batch, got shapes "
+            f"{shapes}. What all examples share belongs into `params` or into a closure."
+        )

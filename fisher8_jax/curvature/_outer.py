@@ -11,7 +11,7 @@ matrix as long as it is the same for all uses of a leaf.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -33,6 +33,8 @@ class Outer(NamedTuple):
         activation: from the data operand, one example a row, to `(rows, positions, inner)`.
         delta: from a cotangent, `(rows, ...)`, to `(rows, positions, outer)`.
         data: the place of the data operand.
+        inner_axes: the axes of the leaf that `a` runs over, in order; None if these mix.
+        outer_axes: those that `d` runs over.
     """
 
     leaf: int
@@ -43,6 +45,8 @@ class Outer(NamedTuple):
     activation: Callable[[Array], Array]
     delta: Callable[[Array], Array]
     data: int
+    inner_axes: tuple[int, ...] | None
+    outer_axes: tuple[int, ...]
 
 
 def as_outer(use: Use) -> Outer | None:
@@ -84,7 +88,9 @@ def _matrix_product(use: Use, place: int, alias: Alias) -> Outer | None:
         return jnp.swapaxes(x.reshape(x.shape[0], outer, positions), 1, 2)
 
     layout = (*alias.path, tuple(contracted[place]))
-    return Outer(alias.leaf, layout, positions, inner, outer, arrange, delta, data)
+    rest = [axis for axis in range(len(kernel)) if axis not in contracted[place]]
+    axes = _split(alias, contracted[place], rest)
+    return Outer(alias.leaf, layout, positions, inner, outer, arrange, delta, data, *axes)
 
 
 def _convolution(use: Use, alias: Alias) -> Outer | None:
@@ -113,4 +119,15 @@ def _convolution(use: Use, alias: Alias) -> Outer | None:
         return x.reshape(x.shape[0], positions, outer)
 
     layout = (*alias.path, "patches", numbers.rhs_spec)
-    return Outer(alias.leaf, layout, positions, inner, outer, patches, delta, 0)
+    axes = _split(alias, (*numbers.rhs_spec[2:], numbers.rhs_spec[1]), numbers.rhs_spec[:1])
+    return Outer(alias.leaf, layout, positions, inner, outer, patches, delta, 0, *axes)
+
+
+def _split(
+    alias: Alias, inner: Sequence[int], outer: Sequence[int]
+) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    """The axes of the leaf that stand in these places of its alias."""
+    axes = alias.axes
+    if axes is None:
+        return None, ()
+    return tuple(axes[axis] for axis in inner), tuple(axes[axis] for axis in outer)

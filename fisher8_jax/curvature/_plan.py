@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 from fisher8_jax.curvature._outer import Outer, as_outer
+from fisher8_jax.curvature._scale import FactoredScale, Scale
 from fisher8_jax.curvature._trace import Network
 
 
@@ -41,7 +42,7 @@ class Plan(NamedTuple):
         return [index for index, leaf in enumerate(self.leaves) if leaf.form in forms]
 
 
-def make_plan(network: Network, rows: int, outputs: int) -> Plan:
+def make_plan(network: Network, rows: int, outputs: int, scale: list[Scale] | None = None) -> Plan:
     """Chooses the cheapest exact form of every leaf for `rows` examples of `outputs` numbers."""
     outers = {
         index: outer
@@ -52,10 +53,21 @@ def make_plan(network: Network, rows: int, outputs: int) -> Plan:
     for index, use in enumerate(network.uses):
         for leaf in use.leaves:
             users[leaf].append(index)
+    if scale is not None:
+        outers = {index: outer for index, outer in outers.items() if fits(outer, scale)}
     leaves = tuple(
         _plan_leaf(network, outers, leaf, used, rows, outputs) for leaf, used in enumerate(users)
     )
     return Plan(leaves, outers)
+
+
+def fits(outer: Outer, scale: list[Scale]) -> bool:
+    """Whether activations and deltas can be divided by the two factors of the scale."""
+    factored = scale[outer.leaf]
+    if not isinstance(factored, FactoredScale) or outer.inner_axes is None:
+        return False
+    last = (factored.row.ndim,)
+    return last in (outer.inner_axes, outer.outer_axes)
 
 
 def _plan_leaf(

@@ -1,81 +1,235 @@
-"""Ways to solve `(K / elements + damping) z = u` in the whitened outputs."""
+"""Ways to solve `(K / n + damping) z = u` in the whitened outputs of a batch of `n` elements.
 
-from typing import NamedTuple, Protocol
+A solver is a small hashable value, part of the program and not of its data. `prepare` computes
+what depends on the network, `solve` uses it for a right-hand side. Both see arrays of shape
+`(outputs, rows)`: an example is a row, and a row has as many outputs as its distribution has
+coordinates.
+"""
 
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
 import jax.numpy as jnp
-from chex import ArrayTree
 from jax import Array, lax
 
 from fisher8_jax._numerics import AxisName
 from fisher8_jax.curvature._gram import gram_matrix
-from fisher8_jax.curvature._linear_algebra import solve_positive
-from fisher8_jax.curvature._plan import Plan
-from fisher8_jax.curvature._trace import Network, Pass
+from fisher8_jax.curvature._linear_algebra import solve_damped
+from fisher8_jax.curvature._problem import Problem
+
+_EXACT = lax.Precision.HIGHEST
 
 
-class Problem(NamedTuple):
-    """A batch on which a network is to be linearised.
+class Prepared(NamedTuple):
+    """What a solver keeps: its own state, the damping, and the number of elements."""
 
-    Attributes:
-        network: the traced network.
-        plan: how each of its leaves enters the Gram matrix.
-        leaves: its parameters.
-        forward: its forward pass on the batch.
-        deltas: the whitened outputs' derivatives with respect to the results of all uses.
-        elements: how many elements the mean runs over.
-        damping: what is added to the whitened curvature.
-        axis_name: the mapped axis that the rows are split over.
-    """
-
-    network: Network
-    plan: Plan
-    leaves: list[Array]
-    forward: Pass
-    deltas: list[list[Array]]
-    elements: Array
+    state: Any
     damping: Array
-    axis_name: AxisName | None
+    elements: Array
 
 
 class Solver(Protocol):
-    """One way to solve; hashable, because it is part of the program and not of its data."""
+    """One way to solve."""
 
-    def prepare(self, problem: Problem) -> ArrayTree:
+    def prepare(self, problem: Problem) -> Prepared:
         """What has to be kept for `solve`."""
 
-    def solve(self, prepared: ArrayTree, right: Array, axis_name: AxisName | None) -> Array:
+    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
         """`z` for the right-hand side `u`, both of shape `(outputs, rows)`."""
+
+    def movement(
+        self, prepared: Prepared, solution: Array, axis_name: AxisName | None
+    ) -> Array | None:
+        """How far the step moves the whitened outputs, `K z`; None if that is not known."""
+
+    def describe(self) -> str:
+        """One line for `NetworkCurvature.describe`."""
 
 
 class Direct(NamedTuple):
-    """Forms the whole matrix and factorises it."""
+    """Forms the Gram matrix of all outputs of the batch and factorises it.
 
-    def prepare(self, problem: Problem) -> Array:
+    Exact. Costs `(outputs rows)^3 / 3` operations and a matrix of `(outputs rows)^2` numbers. Under
+    `axis_name` every device computes its rows of the matrix and solves the whole system.
+
+    Example:
+        >>> from fisher8_jax.curvature import Direct
+        >>> Direct()
+        Direct()
+    """
+
+    def prepare(self, problem: Problem) -> Prepared:
         def gather(x: Array, axis: int) -> Array:
             return _gather(x, axis, problem.axis_name)
 
-        blocks = gram_matrix(
-            problem.network,
-            problem.plan,
-            problem.leaves,
-            problem.forward,
-            problem.deltas,
-            gather,
-        )
-        blocks = gather(blocks, 1)
+        local = gram_matrix(problem, problem.forward.operands, problem.deltas(), gather)
+        blocks = gather(local, 1)
         size = blocks.shape[0] * blocks.shape[1]
         matrix = blocks.reshape(size, size) / problem.elements
-        return matrix + problem.damping * jnp.eye(size, dtype=matrix.dtype)
+        return Prepared(matrix, problem.damping, problem.elements)
 
-    def solve(self, prepared: Array, right: Array, axis_name: AxisName | None) -> Array:
+    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
         everywhere = _gather(right, 1, axis_name)
-        flat = everywhere.reshape(-1).astype(prepared.dtype)
-        solution = solve_positive(prepared, flat).reshape(everywhere.shape)
-        if axis_name is None:
-            return solution
-        rows = right.shape[1]
-        start = lax.axis_index(axis_name) * rows
-        return lax.dynamic_slice_in_dim(solution, start, rows, 1)
+        solution = solve_damped(prepared.state, prepared.damping, everywhere.reshape(-1))
+        return _local(solution.reshape(everywhere.shape), right.shape[1], axis_name)
+
+    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
+        everywhere = _gather(solution, 1, axis_name)
+        product = jnp.matmul(prepared.state, everywhere.reshape(-1), precision=_EXACT)
+        moved = (prepared.elements * product).reshape(everywhere.shape)
+        return _local(moved, solution.shape[1], axis_name)
+
+    def describe(self) -> str:
+        return "direct: one Cholesky factorisation of the whole batch"
+
+
+class Blocks(NamedTuple):
+    """Solves independent systems of `rows` examples each and averages their steps.
+
+    Keeps part of the gain at a fraction of the cost, and needs no communication: under `axis_name`
+    every device solves for its own examples. With all examples in one block it is `Direct`.
+
+    Args:
+        rows: examples in a block; the last block may be smaller.
+
+    Example:
+        >>> from fisher8_jax.curvature import Blocks
+        >>> Blocks(rows=32)
+        Blocks(rows=32)
+    """
+
+    rows: int
+
+    def prepare(self, problem: Problem) -> Prepared:
+        split = functools.partial(_split, self.rows)
+        # Padding repeats the last operand, since an equation may not be finite at 0.
+        operands = jax.tree.map(lambda x: split(x, 0, "edge"), problem.forward.operands)
+        deltas = jax.tree.map(lambda x: split(x, 1, "constant"), problem.deltas())
+        gram = functools.partial(gram_matrix, problem, gather=lambda x, axis: x)
+        blocks = jax.vmap(gram)(operands, deltas)
+        size = blocks.shape[1] * blocks.shape[2]
+        # Each block is a batch of its own, with its own number of elements.
+        elements = jnp.maximum(jnp.sum(split(problem.counts, 0, "constant"), 1), 1)
+        matrices = blocks.reshape(-1, size, size) / elements[:, None, None]
+        return Prepared(matrices, problem.damping, problem.elements)
+
+    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
+        flat = _split(self.rows, right, 1, "constant")
+        solve = jax.vmap(solve_damped, (0, None, 0))
+        solution = solve(prepared.state, prepared.damping, flat.reshape(flat.shape[0], -1))
+        rows = jnp.moveaxis(solution.reshape(flat.shape), 0, 1)
+        return rows.reshape(right.shape[0], -1)[:, : right.shape[1]]
+
+    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> None:
+        return None
+
+    def describe(self) -> str:
+        return f"blocks: independent factorisations of {self.rows} rows each"
+
+
+class ConjugateGradients(NamedTuple):
+    """Solves without any matrix: one forward- and one reverse-mode derivative an iteration.
+
+    For dense outputs and very large batches, where `(outputs rows)^2` numbers are too many. The
+    solution is approximate: iterations end at `max_iterations`, or as soon as the residual is
+    `tolerance` times the right-hand side.
+
+    Args:
+        max_iterations: the largest number of iterations.
+        tolerance: the relative residual to stop at.
+
+    Example:
+        >>> from fisher8_jax.curvature import ConjugateGradients
+        >>> ConjugateGradients(max_iterations=10)
+        ConjugateGradients(max_iterations=10, tolerance=0.001)
+    """
+
+    max_iterations: int = 20
+    tolerance: float = 1e-3
+
+    def prepare(self, problem: Problem) -> Prepared:
+        return Prepared(problem.linearize(), problem.damping, problem.elements)
+
+    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
+        def multiply(z: Array) -> Array:
+            product = prepared.state.gram_product(z, axis_name)
+            return product / prepared.elements + prepared.damping * z
+
+        def dot(a: Array, b: Array) -> Array:
+            product = jnp.vdot(a, b, precision=_EXACT)
+            return product if axis_name is None else lax.psum(product, axis_name)
+
+        return _conjugate_gradients(multiply, dot, right, self.max_iterations, self.tolerance)
+
+    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
+        return prepared.state.gram_product(solution, axis_name)
+
+    def describe(self) -> str:
+        return (
+            f"conjugate gradients: at most {self.max_iterations} iterations of one forward- and "
+            "one reverse-mode derivative, no matrix"
+        )
+
+
+# Beyond a matrix of 64 MB, or intermediate results of 1 GB, both in float32.
+_LARGEST_SYSTEM = 4096
+_LARGEST_LEAF = 2**28
+
+
+def choose_solver(problem: Problem) -> Solver:
+    """The direct solver where its matrices fit, conjugate gradients elsewhere."""
+    rows = problem.counts.shape[0]
+    if problem.axis_name is not None:
+        rows *= lax.axis_size(problem.axis_name)
+    floats = max((leaf.floats for leaf in problem.plan.leaves), default=0)
+    is_small = rows * problem.whitening.outputs <= _LARGEST_SYSTEM and floats <= _LARGEST_LEAF
+    return Direct() if is_small else ConjugateGradients()
+
+
+def _conjugate_gradients(
+    multiply: Callable[[Array], Array],
+    dot: Callable[[Array, Array], Array],
+    right: Array,
+    max_iterations: int,
+    tolerance: float,
+) -> Array:
+    """The textbook iteration; ends before anything is divided by 0."""
+    target = tolerance**2 * dot(right, right)
+
+    def is_unfinished(carry: tuple[Array, ...]) -> Array:
+        squared, count = carry[3:]
+        return (squared > target) & (count < max_iterations)
+
+    def iterate(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        solution, residual, direction, squared, count = carry
+        image = multiply(direction)
+        length = squared / dot(direction, image)
+        solution, residual = solution + length * direction, residual - length * image
+        new = dot(residual, residual)
+        return solution, residual, residual + new / squared * direction, new, count + 1
+
+    start = (jnp.zeros_like(right), right, right, dot(right, right), jnp.zeros((), jnp.int32))
+    return lax.while_loop(is_unfinished, iterate, start)[0]
+
+
+def _split(rows: int, x: Array, axis: int, mode: str) -> Array:
+    """Blocks of `rows` along `axis`, stacked along a new first axis and padded to full length."""
+    blocks = math.ceil(x.shape[axis] / rows)
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, blocks * rows - x.shape[axis])
+    padded = jnp.pad(x, widths, mode=mode)
+    shape = (*x.shape[:axis], blocks, rows, *x.shape[axis + 1 :])
+    return jnp.moveaxis(padded.reshape(shape), axis, 0)
+
+
+def _local(x: Array, rows: int, axis_name: AxisName | None) -> Array:
+    """The part of `x`, along its second axis, that belongs to this place along `axis_name`."""
+    if axis_name is None:
+        return x
+    return lax.dynamic_slice_in_dim(x, lax.axis_index(axis_name) * rows, rows, 1)
 
 
 def _gather(x: Array, axis: int, axis_name: AxisName | None) -> Array:

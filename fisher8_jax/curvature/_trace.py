@@ -118,7 +118,9 @@ def _arguments(
     def parameter(index: int, array: Array | None) -> Value:
         if not network.is_trainable(index):
             return Value(network.shapes[index], array)
-        return Value(network.shapes[index], array, False, frozenset({index}), Alias(index))
+        axes = tuple(range(len(network.shapes[index].shape)))
+        alias = Alias(index, (), axes)
+        return Value(network.shapes[index], array, False, frozenset({index}), alias)
 
     arrays = example if example is not None else [None] * len(avals)
     data = [Value(aval, array, is_data=True) for aval, array in zip(avals, arrays, strict=True)]

@@ -34,10 +34,17 @@ _COLLECTIVES |= {"all_gather_invariant", "all_to_all", "reduce_scatter", "pgathe
 
 
 class Alias(NamedTuple):
-    """A single parameter leaf, its entries reordered by the named equations."""
+    """A single parameter leaf, its entries reordered.
+
+    Attributes:
+        leaf: which one.
+        path: the equations that reordered it.
+        axes: the axes of the leaf that became the axes of the alias; None if these mix.
+    """
 
     leaf: int
-    path: tuple[str, ...] = ()
+    path: tuple[str, ...]
+    axes: tuple[int, ...] | None
 
 
 class Value(NamedTuple):
@@ -153,8 +160,15 @@ def _describe(
     alias = operands[0].alias if name in _ISOMETRIES and len(operands) == 1 else None
     if alias is not None:
         step = f"{name}{sorted((k, str(v)) for k, v in equation.params.items())}"
-        alias = Alias(alias.leaf, (*alias.path, step))
+        alias = Alias(alias.leaf, (*alias.path, step), _reorder(equation, alias.axes))
     return Value(aval, array, leaves=leaves, alias=alias)
+
+
+def _reorder(equation: JaxprEqn, axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    name = equation.primitive.name
+    if axes is not None and name == "transpose":
+        return tuple(axes[axis] for axis in equation.params["permutation"])
+    return axes if name in ("convert_element_type", "copy", "sharding_constraint") else None
 
 
 def evaluate(jaxpr: Jaxpr, equation: JaxprEqn, arrays: Sequence[Array]) -> list[Array]:

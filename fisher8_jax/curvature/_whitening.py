@@ -4,37 +4,53 @@ With `F = L L'` the whitened output of the network is `L' theta`, one small matr
 these coordinates a step of length 1 is a divergence of 1/2 nat, whatever the family.
 """
 
-from typing import NamedTuple
+import dataclasses
+import math
 
 import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._trees import register_tree
 from fisher8_jax.families import Family
 
 
-class Whitening(NamedTuple):
+@register_tree
+@dataclasses.dataclass(frozen=True)
+class Whitening:
     """The change of coordinates of every element of the batch.
 
     Attributes:
         factor: `L`, shape `batch_shape + (p, p)`.
         root_weights: roots of the elements' weights, 0 outside the mask; None where all are 1.
+        is_weighted: whether some weights are neither 0 nor 1.
     """
 
     factor: Array
     root_weights: Array | None
+    is_weighted: bool = dataclasses.field(metadata={"static": True})
+
+    @property
+    def outputs(self) -> int:
+        """How many coordinates the distribution of a row has."""
+        return math.prod(self.factor.shape[1:-1])
 
     def whiten_natural(self, natural: Array) -> Array:
         """`u` with `sqrt(w) L u = g`, from the natural cotangent `F^-1 g`; batch_shape + (p,)."""
-        whitened = jnp.einsum("...ij,...i->...j", self.factor, natural)
+        whitened = jnp.sum(self.factor * natural[..., :, None], -2)  # einsum would not fuse
         if self.root_weights is None:
             return whitened
         roots = self.root_weights[..., None]
         return jnp.where(roots == 0, 0, whitened / jnp.where(roots == 0, 1, roots))
 
+    def whiten(self, tangent: Array) -> Array:
+        """`sqrt(w) L' tangent`, shape batch_shape + (p,)."""
+        whitened = jnp.sum(self.factor * tangent[..., :, None], -2)
+        return whitened if self.root_weights is None else whitened * self.root_weights[..., None]
+
     def to_cotangent(self, whitened: Array) -> Array:
         """`sqrt(w) L whitened`, shape batch_shape + (p,)."""
-        cotangent = jnp.einsum("...ij,...j->...i", self.factor, whitened)
+        cotangent = jnp.sum(self.factor * whitened[..., None, :], -1)
         return cotangent if self.root_weights is None else cotangent * self.root_weights[..., None]
 
     def unit_cotangents(self) -> Array:
@@ -57,8 +73,9 @@ def whitening(dist: Family, where: Array | None, weights: Array | None) -> White
     """The whitening of a batch; mask and weights have been expanded to its shape."""
     factor = dist.fisher_factor()
     if where is None and weights is None:
-        return Whitening(factor, None)
+        return Whitening(factor, None, is_weighted=False)
     roots = jnp.ones(dist.batch_shape, factor.dtype)
     if weights is not None:
         roots = jnp.sqrt(at_least_float32(weights).astype(factor.dtype))
-    return Whitening(factor, roots if where is None else jnp.where(where, roots, 0))
+    roots = roots if where is None else jnp.where(where, roots, 0)
+    return Whitening(factor, roots, is_weighted=weights is not None)

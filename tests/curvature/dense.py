@@ -28,7 +28,16 @@ def dense_fisher(dist):
 
 
 def dense_natural_gradient(
-    predict_one, params, inputs, targets, damping, *, where=None, weights=None, scale=1.0
+    predict_one,
+    params,
+    inputs,
+    targets,
+    damping,
+    *,
+    where=None,
+    weights=None,
+    scale=1.0,
+    return_matrix=False,
 ):
     """`(J' F J / n + damping scale)^-1` times the gradient of the mean NLL, as one flat vector."""
     params, inputs, targets = jax.tree.map(_widen, (params, inputs, targets))
@@ -60,7 +69,8 @@ def dense_natural_gradient(
     jacobian = jacobian.reshape(-1, fisher.shape[-1], flat.size)
     fisher = fisher.reshape(-1, *fisher.shape[-2:])
     matrix = np.einsum("eip,eij,ejq->pq", jacobian, fisher, jacobian, optimize=True)
-    return np.linalg.solve(matrix + damping * np.diag(np.broadcast_to(scale, flat.shape)), gradient)
+    damped = matrix + damping * np.diag(np.broadcast_to(scale, flat.shape))
+    return damped if return_matrix else np.linalg.solve(damped, gradient)
 
 
 def relative_error(tree, reference):

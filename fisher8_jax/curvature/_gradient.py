@@ -1,0 +1,127 @@
+"""Loss, natural gradient of the whole network and what is known about its step, in one call."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from chex import ArrayTree, Numeric
+from jax import Array, lax
+
+from fisher8_jax._fisher8 import fisher8, fisher8_nll, vary_over, weighted_values
+from fisher8_jax._numerics import AxisName, at_least_float32
+from fisher8_jax.curvature._network_curvature import NetworkCurvature, network_curvature
+from fisher8_jax.curvature._solvers import Solver
+from fisher8_jax.curvature._trace import PredictOne
+
+Loss = Callable[[Any, Array], Array]
+
+
+class NetworkGradient(NamedTuple):
+    """What `network_gradient` returns.
+
+    Attributes:
+        value: the mean loss of the batch.
+        gradient: the natural gradient of the whole network, a tree like the parameters.
+        slope: the derivative of the loss along `gradient` (with what is carried, if anything).
+        gradient_kl: the mean divergence by which a step of minus `gradient` (with what is carried)
+            moves the predictions, to second order. Like `slope` it is nan where the solver does not
+            know it: with weights, and with `Blocks`.
+        curvature: the curvature it was computed with.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian, network_gradient
+        >>> predict_one = lambda params, x: Gaussian(params * x, jnp.zeros(()))
+        >>> step = network_gradient(predict_one, jnp.ones(()), jnp.ones(3), jnp.zeros(3), damping=1.0)
+        >>> print(f"loss falls by {step.slope:.2f} per step, divergence {step.gradient_kl:.3f}")
+        loss falls by 0.50 per step, divergence 0.125
+    """
+
+    value: Array
+    gradient: ArrayTree
+    slope: Array
+    gradient_kl: Array
+    curvature: NetworkCurvature
+
+
+def network_gradient(
+    predict_one: PredictOne,
+    params: ArrayTree,
+    inputs: ArrayTree,
+    targets: Array,
+    *,
+    damping: Numeric,
+    loss: Loss | None = None,
+    where: Array | None = None,
+    weights: Array | None = None,
+    axis_name: AxisName | None = None,
+    solver: Solver | Literal["auto"] = "auto",
+    damping_scale: ArrayTree | None = None,
+    carried: ArrayTree | None = None,
+) -> NetworkGradient:
+    """The mean loss of a batch and the natural gradient of the whole network.
+
+    Short for `network_curvature`, a loss behind `fisher8_nll` and `jax.grad`. The forward pass is
+    shared, and the divergence of the step comes for free, so that a KL radius behind it needs no
+    derivative of its own: give it `gradient_kl`.
+
+    Args:
+        predict_one: see `network_curvature`.
+        params: see `network_curvature`.
+        inputs: see `network_curvature`.
+        targets: observed values, the shape of the predictions.
+        damping: see `network_curvature`.
+        loss: per-element loss `loss(dist, targets)`; by default the exact NLL.
+        where: elements that are False count in nothing; their targets may be nan.
+        weights: importance of each element, a factor on its loss.
+        axis_name: the mapped axis (or axes) that the batch is split over. Value and gradient are
+            those of the whole batch, equal in all places.
+        solver: see `network_curvature`.
+        damping_scale: see `network_curvature`; the gradient has been divided by it.
+        carried: see `network_curvature`; the gradient does not contain it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian, network_gradient
+        >>> def predict_one(params, x):
+        ...     return Gaussian(params[0] + params[1] * x, params[2])
+        >>> x, y, params = jnp.arange(4.0), jnp.array([1.0, 3.0, 5.0, 7.0]), jnp.zeros(3)
+        >>> step = network_gradient(predict_one, params, x, y, damping=1e-3)
+        >>> print((-step.gradient[:2]).round(2))
+        [1. 2.]
+    """
+    curvature = network_curvature(
+        predict_one,
+        params,
+        inputs,
+        damping=damping,
+        where=where,
+        weights=weights,
+        axis_name=axis_name,
+        solver=solver,
+        damping_scale=damping_scale,
+        carried=carried,
+    )
+    # Formally local parameters, so that no sum over `axis_name` is taken behind our back.
+    params, inputs = vary_over(axis_name, (params, inputs))
+    elements = curvature.prepared.elements
+
+    def mean_loss(params: ArrayTree, report: Array) -> Array:
+        dist = jax.vmap(predict_one, (None, 0))(params, inputs)
+        here = dataclasses.replace(curvature, report=report)
+        if loss is None:
+            options: dict[str, Any] = {"where": where, "weights": weights, "curvature": here}
+            values = fisher8_nll(dist, targets, **options)
+        else:
+            values = loss(fisher8(dist, where=where, curvature=here), targets)
+            values = weighted_values(values, where, weights)
+        return jnp.sum(at_least_float32(values)) / elements
+
+    report = vary_over(axis_name, curvature.report)
+    value, (gradient, report) = jax.value_and_grad(mean_loss, argnums=(0, 1))(params, report)
+    if axis_name is not None:
+        value, gradient = lax.psum((value, gradient), axis_name)
+    gradient = curvature.divide(gradient)
+    return NetworkGradient(value, gradient, report[0], report[1], curvature)

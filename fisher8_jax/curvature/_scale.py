@@ -1,0 +1,159 @@
+"""Damping with a size of its own for every parameter, in a form that keeps the Gram matrix cheap.
+
+Damping by the identity treats all parameters alike. A scale `D` gives each its own: the system is
+`(J' F J / n + damping D) d = gradient`. For a kernel, `D` must be a product of one factor for its
+last axis and one for all others; then activations and deltas are divided by their factors before
+their products are taken, and everything stays exact.
+"""
+
+import math
+from typing import NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from chex import ArrayTree
+from jax import Array
+
+from fisher8_jax._numerics import at_least_float32
+
+
+class FactoredScale(NamedTuple):
+    """The positive numbers `row[..., None] * column`, in the shape of a kernel.
+
+    Attributes:
+        row: one factor for each entry of all axes but the last.
+        column: one factor for each entry of the last axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.curvature import FactoredScale
+        >>> FactoredScale(jnp.array([1.0, 2.0]), jnp.array([1.0, 10.0])).full()
+        Array([[ 1., 10.],
+               [ 2., 20.]], dtype=float32)
+    """
+
+    row: Array
+    column: Array
+
+    def full(self) -> Array:
+        """All entries."""
+        return self.row[..., None] * self.column.reshape((1,) * self.row.ndim + (-1,))
+
+
+Scale = Array | FactoredScale
+
+
+def is_scale(node: object) -> bool:
+    return isinstance(node, FactoredScale)
+
+
+def scale_leaves(scale: ArrayTree, params: ArrayTree) -> list[Scale]:
+    """The scales of all leaves in order, checked against the parameters."""
+    structure = jax.tree.structure(scale, is_leaf=is_scale)
+    if structure != jax.tree.structure(params):
+        raise ValueError(
+            "`damping_scale` must be a tree like `params` with an array or a `FactoredScale` for "
+            f"every leaf, got {structure} for {jax.tree.structure(params)}."
+        )
+    leaves = jax.tree.leaves(scale, is_leaf=is_scale)
+    for leaf, param in zip(leaves, jax.tree.leaves(params), strict=True):
+        shape = (*leaf.row.shape, *leaf.column.shape) if is_scale(leaf) else jnp.shape(leaf)
+        if shape != jnp.shape(param):
+            raise ValueError(
+                f"Every leaf of `damping_scale` must have the shape of its parameter, "
+                f"{jnp.shape(param)}, got {shape}."
+            )
+    return leaves
+
+
+def full_scale(scale: Scale) -> Array:
+    """All entries of a scale."""
+    return scale.full() if isinstance(scale, FactoredScale) else scale
+
+
+class SecondMoments(NamedTuple):
+    """Running means of squared gradients, for each row and column of every kernel.
+
+    What Adafactor keeps. Its roots as `damping_scale` join two methods: with large damping the step
+    is that of Adam, with small damping that of the natural gradient.
+
+    Attributes:
+        means: a tree like the parameters, of `FactoredScale` for leaves with two axes or more.
+        weight: how much of the means is data, `1 - decay^steps`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.curvature import SecondMoments
+        >>> moments = SecondMoments.zeros({"bias": jnp.zeros(2)})
+        >>> moments = moments.add({"bias": jnp.array([3.0, -4.0])}, decay=0.99)
+        >>> moments.damping_scale()["bias"].round(3)
+        Array([3., 4.], dtype=float32)
+
+    Reference:
+        Shazeer and Stern, Adafactor: adaptive learning rates with sublinear memory cost, ICML 2018,
+        algorithm 1.
+    """
+
+    means: ArrayTree
+    weight: Array
+
+    @classmethod
+    def zeros(cls, params: ArrayTree) -> Self:
+        """Before the first gradient."""
+
+        def zero(leaf: Array) -> Scale:
+            leaf = at_least_float32(jnp.asarray(leaf))
+            if leaf.ndim < 2:
+                return jnp.zeros_like(leaf)
+            rows = jnp.zeros(leaf.shape[:-1], leaf.dtype)
+            return FactoredScale(rows, jnp.zeros(leaf.shape[-1], leaf.dtype))
+
+        return cls(jax.tree.map(zero, params), jnp.zeros(()))
+
+    def add(self, gradients: ArrayTree, *, decay: float | Array = 0.99) -> Self:
+        """With one more gradient; one that is not finite counts as none."""
+        leaves = jax.tree.leaves(gradients)
+        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+        new = jnp.where(finite, 1 - decay, 0)
+
+        def blend(mean: Array, value: Array) -> Array:
+            return jnp.where(finite, mean + new * (value - mean), mean)
+
+        def accumulate(mean: Scale, gradient: Array) -> Scale:
+            square = jnp.square(at_least_float32(gradient))
+            if not isinstance(mean, FactoredScale):
+                return blend(mean, square)
+            others = tuple(range(square.ndim - 1))
+            return FactoredScale(
+                blend(mean.row, square.mean(-1)), blend(mean.column, square.mean(others))
+            )
+
+        means = jax.tree.map(accumulate, self.means, gradients, is_leaf=is_scale)
+        return type(self)(means, self.weight + new * (1 - self.weight))
+
+    def damping_scale(self, *, smallest: float = 1e-6) -> ArrayTree:
+        """`D`: the root of the second moment, at least `smallest` of the leaf's root mean square.
+
+        Ones before the first gradient.
+        """
+
+        def root(mean: Scale) -> Scale:
+            if not isinstance(mean, FactoredScale):
+                return _root(mean, jnp.mean(mean), self.weight, smallest)
+            average = jnp.mean(mean.row)
+            row = _root(mean.row, average, self.weight, smallest)
+            typical = jnp.where(average > 0, jnp.sqrt(average / _at_least(self.weight)), 1)
+            column = _root(mean.column, average, self.weight, smallest)
+            return FactoredScale(row / typical, column)
+
+        return jax.tree.map(root, self.means, is_leaf=is_scale)
+
+
+def _root(mean: Array, average: Array, weight: Array, smallest: float) -> Array:
+    floor = math.pow(smallest, 2) * average
+    root = jnp.sqrt(jnp.maximum(mean, floor) / _at_least(weight))
+    return jnp.where(average > 0, root, 1)
+
+
+def _at_least(weight: Array) -> Array:
+    return jnp.where(weight > 0, weight, 1)

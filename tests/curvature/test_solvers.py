@@ -1,0 +1,158 @@
+"""All solvers, the scale of the damping, what is carried, and what is reported of the step."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from fisher8_jax import network_curvature, network_gradient
+from fisher8_jax.curvature import Blocks, ConjugateGradients, Direct, FactoredScale, SecondMoments
+from tests.curvature.dense import dense_natural_gradient, relative_error
+from tests.curvature.networks import NETWORKS, ROWS
+
+DAMPING = 0.1
+TARGETS = jnp.asarray(np.random.default_rng(9).normal(size=ROWS))
+
+
+def gradient(network, *, targets=TARGETS, **options):
+    predict_one, params, inputs = network
+    options = {"damping": DAMPING} | options
+    return jax.jit(
+        lambda params: network_gradient(predict_one, params, inputs, targets, **options)
+    )(params)
+
+
+def test_conjugate_gradients_converge_to_the_direct_solution():
+    network = NETWORKS["mlp"]()
+    exact = ravel_pytree(gradient(network).gradient)[0]
+    solver = ConjugateGradients(max_iterations=60, tolerance=1e-12)
+    iterated = gradient(network, solver=solver)
+    assert relative_error(iterated.gradient, exact) < 1e-9
+    short = gradient(network, solver=ConjugateGradients(max_iterations=2, tolerance=1e-12))
+    assert 1e-6 < relative_error(short.gradient, exact) < 1
+
+
+def test_blocks_average_the_steps_of_their_batches():
+    """Six rows in blocks of four: the second block has two rows and a third of the weight."""
+    predict_one, params, inputs = network = NETWORKS["mlp"]()
+    where = jnp.ones(ROWS, bool).at[1].set(False)
+    parts = [(slice(0, 4), 3 / 5), (slice(4, 6), 2 / 5)]
+    reference = sum(
+        share
+        * dense_natural_gradient(
+            predict_one, params, inputs[part], TARGETS[part], DAMPING, where=where[part]
+        )
+        for part, share in parts
+    )
+    step = gradient(network, solver=Blocks(rows=4), where=where)
+    assert relative_error(step.gradient, reference) < 1e-9
+    assert np.isnan(step.gradient_kl)  # not known: the blocks do not see each other
+    whole = gradient(network, solver=Blocks(rows=ROWS)).gradient
+    assert relative_error(whole, ravel_pytree(gradient(network).gradient)[0]) < 1e-12
+
+
+def random_scale(params, *, factored):
+    rng = np.random.default_rng(5)
+
+    def draw(leaf):
+        if leaf.ndim < 2 or not factored:
+            return jnp.asarray(rng.uniform(0.1, 5, leaf.shape))
+        row, column = rng.uniform(0.1, 5, leaf.shape[:-1]), rng.uniform(0.1, 5, leaf.shape[-1])
+        return FactoredScale(jnp.asarray(row), jnp.asarray(column))
+
+    return jax.tree.map(draw, params)
+
+
+@pytest.mark.parametrize(
+    ("name", "factored", "solver"),
+    [
+        ("mlp", True, Direct()),
+        ("mlp", False, Direct()),
+        ("cnn", True, Direct()),
+        ("attention", True, Direct()),
+        ("mlp", True, ConjugateGradients(max_iterations=80, tolerance=1e-13)),
+    ],
+)
+def test_the_damping_may_have_a_scale(name, factored, solver):
+    predict_one, params, inputs = network = NETWORKS[name]()
+    scale = random_scale(params, factored=factored)
+    is_scale = lambda node: isinstance(node, FactoredScale)  # noqa: E731
+    full = jax.tree.map(lambda s: s.full() if is_scale(s) else s, scale, is_leaf=is_scale)
+    flat = ravel_pytree(full)[0]
+    reference = dense_natural_gradient(predict_one, params, inputs, TARGETS, DAMPING, scale=flat)
+    step = gradient(network, damping_scale=scale, solver=solver)
+    assert relative_error(step.gradient, reference) < 1e-9
+
+
+def test_what_is_carried_is_completed():
+    """carried + result minimises the damped quadratic around `carried`: solve with the rest."""
+    predict_one, params, inputs = network = NETWORKS["mlp"]()
+    rng = np.random.default_rng(6)
+    carried = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), params)
+    flat = np.asarray(ravel_pytree(carried)[0])
+    # (G + damping) d = g - G carried, with G carried from two dense solves: g = (G + damping) n.
+    dense = dense_natural_gradient(predict_one, params, inputs, TARGETS, DAMPING)
+    matrix = dense_natural_gradient(
+        predict_one, params, inputs, TARGETS, DAMPING, return_matrix=True
+    )
+    curved = matrix - DAMPING * np.eye(flat.size)
+    reference = np.linalg.solve(matrix, matrix @ dense - curved @ flat)
+    assert relative_error(gradient(network, carried=carried).gradient, reference) < 1e-9
+
+
+@pytest.mark.parametrize("with_carried", [False, True])
+def test_the_report_is_the_slope_and_the_divergence_of_the_step(with_carried):
+    predict_one, params, inputs = network = NETWORKS["mlp"]()
+    where = jnp.ones(ROWS, bool).at[1].set(False)
+    carried = jax.tree.map(jnp.ones_like, params) if with_carried else None
+    step = gradient(network, carried=carried, where=where)
+    total = step.gradient
+    if with_carried:
+        total = jax.tree.map(jnp.add, total, carried)
+
+    def predict(params):
+        return jax.vmap(predict_one, (None, 0))(params, inputs)
+
+    def loss(params):
+        return jnp.mean(predict(params).nll(TARGETS), where=where)
+
+    value, slope = jax.jvp(loss, (params,), (total,))
+    dist, tangent = jax.jvp(predict, (params,), (total,))
+    divergence = jnp.mean(0.5 * dist.fisher_norm_sq(tangent), where=where)
+    np.testing.assert_allclose(step.value, value, rtol=1e-12)
+    np.testing.assert_allclose(step.slope, slope, rtol=1e-9)
+    np.testing.assert_allclose(step.gradient_kl, divergence, rtol=1e-9)
+    assert np.isnan(gradient(network, weights=jnp.full(ROWS, 2.0)).gradient_kl)
+
+
+def test_second_moments_are_those_of_adafactor():
+    """Against the means of squares written out, with the bias of the start taken out."""
+    rng = np.random.default_rng(8)
+    gradients = [{"kernel": rng.normal(size=(3, 2)), "bias": rng.normal(size=2)} for _ in range(3)]
+    moments = SecondMoments.zeros({"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2)})
+    np.testing.assert_array_equal(moments.damping_scale()["bias"], 1)
+    for g in gradients:
+        moments = moments.add(jax.tree.map(jnp.asarray, g), decay=0.9)
+    moments = moments.add({"kernel": jnp.full((3, 2), jnp.nan), "bias": jnp.ones(2)}, decay=0.9)
+    weights = 0.1 * 0.9 ** np.arange(2, -1, -1)
+    weights /= weights.sum()
+    squares = sum(w * g["kernel"] ** 2 for w, g in zip(weights, gradients, strict=True))
+    row, column = squares.mean(1), squares.mean(0)
+    expected = np.sqrt(np.outer(row / row.mean(), column))
+    scale = moments.damping_scale()
+    np.testing.assert_allclose(scale["kernel"].full(), expected, rtol=1e-6)
+    squares = sum(w * g["bias"] ** 2 for w, g in zip(weights, gradients, strict=True))
+    np.testing.assert_allclose(scale["bias"], np.sqrt(squares), rtol=1e-6)
+
+
+def test_auto_takes_the_direct_solver_while_its_matrix_is_small():
+    predict_one, params, inputs = NETWORKS["mlp"]()
+    curvature = network_curvature(predict_one, params, inputs, damping=0.1)
+    assert curvature.solver == Direct()
+    many = jnp.zeros((2100, 3))
+    shapes = jax.eval_shape(
+        lambda x: network_curvature(predict_one, params, x, damping=0.1).prepared, many
+    )
+    sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
+    assert max(sizes) < 4200**2 / 100  # no matrix of all outputs
