@@ -306,9 +306,7 @@ def _solve_for(
     curvature: Curvature, like: SomeFamily, natural: NaturalCotangent
 ) -> tuple[SomeFamily, Array]:
     """What `curvature` makes of the natural cotangent, in the shapes of `like`, and its report."""
-    plain = dataclasses.replace(
-        like, **{name: materialize(x) for name, x in natural.items()}
-    )
+    plain = dataclasses.replace(like, **{name: materialize(x) for name, x in natural.items()})
     vector, report = curvature.solve(plain.to_vector())
     solved = jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), plain.from_vector(vector), like)
     return solved, report

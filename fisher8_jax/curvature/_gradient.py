@@ -34,7 +34,8 @@ class NetworkGradient(NamedTuple):
         >>> import jax.numpy as jnp
         >>> from fisher8_jax import Gaussian, network_gradient
         >>> predict_one = lambda params, x: Gaussian(params * x, jnp.zeros(()))
-        >>> step = network_gradient(predict_one, jnp.ones(()), jnp.ones(3), jnp.zeros(3), damping=1.0)
+        >>> params, x, y = jnp.ones(()), jnp.ones(3), jnp.zeros(3)
+        >>> step = network_gradient(predict_one, params, x, y, damping=1.0)
         >>> print(f"loss falls by {step.slope:.2f} per step, divergence {step.gradient_kl:.3f}")
         loss falls by 0.50 per step, divergence 0.125
     """

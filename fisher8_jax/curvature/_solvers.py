@@ -23,6 +23,9 @@ from fisher8_jax.curvature._problem import Problem
 _EXACT = lax.Precision.HIGHEST
 
 
+_Iteration = tuple[Array, Array, Array, Array, Array]
+
+
 class Prepared(NamedTuple):
     """What a solver keeps: its own state, the damping, and the number of elements."""
 
@@ -199,11 +202,11 @@ def _conjugate_gradients(
     """The textbook iteration; ends before anything is divided by 0."""
     target = tolerance**2 * dot(right, right)
 
-    def is_unfinished(carry: tuple[Array, ...]) -> Array:
+    def is_unfinished(carry: _Iteration) -> Array:
         squared, count = carry[3:]
         return (squared > target) & (count < max_iterations)
 
-    def iterate(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+    def iterate(carry: _Iteration) -> _Iteration:
         solution, residual, direction, squared, count = carry
         image = multiply(direction)
         length = squared / dot(direction, image)
