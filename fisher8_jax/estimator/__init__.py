@@ -3,4 +3,5 @@
 from fisher8_jax._extras import needs_extra as _needs_extra
 
 with _needs_extra("estimator", package="sklearn", needed_by="fisher8_jax.estimator"):
+    from fisher8_jax.estimator._prediction import Prediction as Prediction
     from fisher8_jax.estimator._regressor import Fisher8Regressor as Fisher8Regressor

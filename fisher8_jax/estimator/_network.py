@@ -1,31 +1,106 @@
-"""The network of the estimator: dense layers and the Flax head."""
+"""The network of the estimator: dense layers, then the raw outputs of a likelihood."""
 
-from collections.abc import Callable
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping
 
-import flax.linen as nn
+import chex
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from fisher8_jax.families import Family
-from fisher8_jax.heads.linen import DistributionHead
+from fisher8_jax.heads import Link, family_link
 
 
-class Network(nn.Module):
-    """Dense layers on standardised inputs, then a Gaussian for each standardised target.
+@functools.lru_cache
+def link_of(family: type[Family]) -> Link:
+    """The link of a family, the same object every time, so that programs are found again."""
+    return family_link(family)
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """Dense layers on encoded inputs, then a distribution for each target.
 
     Args:
         hidden: the widths of the hidden layers.
+        link: from raw outputs to a distribution.
         target_shape: () for one target, (k,) for several.
         activation: applied after each hidden layer.
     """
 
     hidden: tuple[int, ...]
+    link: Link
     target_shape: tuple[int, ...]
     activation: Callable[[Array], Array] = jax.nn.silu
 
-    @nn.compact
-    def __call__(self, inputs: Array) -> Family:
+    def init(
+        self, rng: np.random.Generator, features: int, start: Mapping[str, np.ndarray]
+    ) -> chex.ArrayTree:
+        """First parameters, drawn with NumPy: a compiled initialiser would take seconds.
+
+        Args:
+            rng: of this member alone.
+            features: the width of the inputs.
+            start: first biases of raw outputs, by name.
+        """
+        outputs = [
+            np.broadcast_to(start.get(name, 0.0), shape).reshape(-1)
+            for name, shape in self._outputs()
+        ]
+        bias = np.concatenate(outputs).astype(np.float32)
+        widths = (features, *self.hidden, len(bias))
+        layers = [_dense(rng, a, b) for a, b in itertools.pairwise(widths)]
+        layers[-1]["bias"] = bias
+        return layers
+
+    def __call__(
+        self,
+        params: chex.ArrayTree,
+        variables: chex.ArrayTree,
+        inputs: Array,
+        *,
+        key: Array | None = None,
+        train: bool = False,
+    ) -> tuple[Family, chex.ArrayTree]:
+        return self.predict(params, inputs), variables
+
+    def predict(self, params: chex.ArrayTree, inputs: Array, tilt: Array | None = None) -> Family:
+        """The distribution for any number of rows, or for a single one without a batch axis.
+
+        Args:
+            params: of one member.
+            inputs: encoded rows.
+            tilt: added to the location of each row.
+        """
         features = inputs
-        for width in self.hidden:
-            features = self.activation(nn.Dense(width)(features))
-        return DistributionHead(target_shape=self.target_shape)(features)
+        *hidden, last = params
+        for layer in hidden:
+            features = self.activation(_affine(features, layer))
+        flat, first, raw = _affine(features, last), 0, {}
+        for name, shape in self._outputs():
+            size = math.prod(shape)
+            raw[name] = flat[..., first : first + size].reshape(*flat.shape[:-1], *shape)
+            first += size
+        if tilt is not None:
+            location = raw[self.link.names[0]]
+            extra = (1,) * (location.ndim - tilt.ndim)
+            raw[self.link.names[0]] = location + tilt.reshape(*tilt.shape, *extra)
+        return self.link.make(**raw)
+
+    def _outputs(self) -> list[tuple[str, tuple[int, ...]]]:
+        return [(name, (*self.target_shape, *axes)) for name, axes in self.link.outputs]
+
+
+def _dense(rng: np.random.Generator, fan_in: int, fan_out: int) -> dict[str, np.ndarray]:
+    kernel = rng.normal(0, 1 / math.sqrt(fan_in), (fan_in, fan_out))
+    return {"kernel": kernel.astype(np.float32), "bias": np.zeros(fan_out, np.float32)}
+
+
+def _affine(inputs: Array, layer: Mapping[str, Array]) -> Array:
+    outputs = inputs @ layer["kernel"]
+    return outputs + jnp.broadcast_to(layer["bias"], outputs.shape)

@@ -3,16 +3,13 @@
 from pathlib import Path
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fisher8_jax._checks import check_unmasked
-from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._checks import (
     check_between,
@@ -20,61 +17,80 @@ from fisher8_jax.estimator._checks import (
     check_integer,
     check_some_targets,
 )
-from fisher8_jax.estimator._network import Network
-from fisher8_jax.estimator._plan import (
-    Settings,
-    make_folds,
-    make_plan,
-    number_of_chunks,
-    steps_in_round,
+from fisher8_jax.estimator._columns import Encoder
+from fisher8_jax.estimator._families import choose_likelihoods, find_likelihood
+from fisher8_jax.estimator._frames import (
+    Column,
+    columns_of_array,
+    columns_of_frame,
+    is_frame,
 )
-from fisher8_jax.estimator._progress import progress
-from fisher8_jax.estimator._saving import load_estimator, write_estimator
-from fisher8_jax.estimator._scaling import in_front, input_moments, scaled, unscaled
-from fisher8_jax.estimator._training import (
-    Folds,
-    Member,
-    Rows,
-    Schedule,
-    has_stopped,
+from fisher8_jax.estimator._methods import check_methods
+from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.estimator._prediction import (
+    Prediction,
+    in_blocks,
     predict_mixture,
-    start_members,
-    train_chunk,
+    predict_moments,
+    predict_nll,
+    predict_quantiles,
 )
+from fisher8_jax.estimator._saving import load_estimator, write_estimator
+from fisher8_jax.estimator._training import (
+    Rows,
+    Setup,
+    best_candidate,
+    params_as_numpy,
+    train_candidates,
+)
+from fisher8_jax.training import Plan
 
-# Predictions are made in blocks of one shape: one compiled program, and a row's prediction does not
-# depend on the rows beside it.
-_BLOCK = 256
+# The average of parameters over about this many steps is what is judged and kept.
+_AVERAGED_STEPS = 100.0
+
+_LOOKS = 50
 
 
 class Fisher8Regressor(RegressorMixin, BaseEstimator):
     """An ensemble of networks that predicts a mean and an honest variance, without tuning.
 
-    Inputs and targets are standardised. Each member is a dense network with a Gaussian head,
-    trained by the Fisher8 rule with momentum and steps of a KL radius, so there is no learning
-    rate. A part of the rows, another for each member, is held out: training stops when their NLL no
-    longer falls, and the best parameters are kept. All members train together in one compiled
-    program. The prediction is the members' mixture.
+    Columns are encoded and targets are brought to unit size. Each member is a dense network with
+    the head of a likelihood. A part of the rows, another for each member, is held out: training
+    stops when their NLL no longer falls, and the best parameters are kept. All members train
+    together in one compiled program. The prediction is the members' mixture.
 
-    Targets that are nan count as missing. `y` may have several columns.
+    `X` may be a matrix of numbers or a data frame of pandas or polars with categories, strings,
+    booleans and times; nan and None count as missing. Targets that are nan count as missing. `y`
+    may have several columns.
 
     Args:
+        family: the likelihood: 'gaussian', another name such as 'student_t', 'gamma', 'poisson',
+            'beta' or 'von_mises', a class of `fisher8_jax.families`, or 'auto', which trains all
+            whose support fits the targets and keeps the one with the lowest held-out NLL.
+        methods: how members are trained, one or several of 'radius' (Fisher8 with momentum and a KL
+            radius), 'adam' (Fisher8 with Adam), 'network' (the natural gradient of the whole
+            network) and 'network_damped' (the same with more damping); of several the one with the
+            lowest held-out NLL is kept.
         n_members: networks in the ensemble.
         hidden_layer_sizes: the widths of the hidden layers.
-        max_kl: how far the longest step moves the predictions, in nats. Steps grow to it over the
-            first fifth of the training and then shrink to 0.
+        max_kl: how far the longest step moves the predictions, in nats; None for the choice of each
+            method. Has no part in 'adam'.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
         batch_size: rows per step.
         validation_fraction: the part of the rows that each member holds out.
         patience: training stops after this fraction of `max_steps` without a better held-out NLL.
         random_state: an integer for the same result every time.
-        show_progress: True draws a progress bar, if the output is a terminal and rich is installed.
+        show_progress: True draws a progress bar, if the output is a terminal or a notebook and rich
+            is installed.
 
     Attributes:
-        n_features_in_: the number of inputs.
+        n_features_in_: the number of columns of `X`.
         feature_names_in_: their names, if `X` had names.
-        n_iter_: gradient steps of the member that trained longest.
-        held_out_nll_: each member's best held-out NLL, in standardised units.
+        family_: the name of the likelihood that was chosen.
+        method_: the name of the method that was chosen.
+        n_iter_: gradient steps of the ensemble that was kept.
+        held_out_nll_: each member's best held-out NLL, in the units of the data.
+        candidates_: the mean held-out NLL of every pair of likelihood and method that was tried.
         scaler_: the `TargetScaler` of the targets.
 
     Example:
@@ -92,9 +108,11 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
     def __init__(
         self,
         *,
+        family: Any = "gaussian",
+        methods: Any = "radius",
         n_members: int = 5,
         hidden_layer_sizes: Any = (50, 50),
-        max_kl: float = 0.3,
+        max_kl: float | None = None,
         max_steps: Any = "auto",
         batch_size: int = 32,
         validation_fraction: float = 0.2,
@@ -102,6 +120,8 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         random_state: Any = None,
         show_progress: bool = True,
     ):
+        self.family = family
+        self.methods = methods
         self.n_members = n_members
         self.hidden_layer_sizes = hidden_layer_sizes
         self.max_kl = max_kl
@@ -116,37 +136,43 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         """Trains the ensemble.
 
         Args:
-            X: inputs, shape (rows, features).
+            X: a matrix of numbers, or a data frame; shape (rows, features).
             y: targets, shape (rows,) or (rows, targets); nan where missing.
-            sample_weight: the importance of each row.
+            sample_weight: the importance of each row; only ratios matter.
 
         Returns:
             The fitted estimator.
         """
-        settings = self._check_settings(len(X) if hasattr(X, "__len__") else 1)
-        inputs, targets, weights = self._check_data(X, y, sample_weight)
-        is_present = ~np.isnan(targets) & (in_front(weights, targets) > 0)
+        columns, targets, weights = self._check_data(X, y, sample_weight)
+        is_present = ~np.isnan(targets) & (_in_front(weights, targets) > 0)
         check_some_targets(is_present)
-        self.input_shift_, self.input_scale_ = input_moments(inputs, weights)
-        self.scaler_ = TargetScaler.fit(targets, where=is_present, weights=weights)
+        kept = is_present.reshape(len(targets), -1).any(axis=1)
+        columns = [column._replace(values=column.values[kept]) for column in columns]
+        targets, is_present, weights = targets[kept], is_present[kept], weights[kept]
+        setup = self._check_setup(len(targets))
+        likelihoods = choose_likelihoods(self.family, targets, is_present)
+        self.encoder_ = Encoder.fit(columns)
+        weights = weights / weights.max()  # first, because the sum of large ones overflows
+        rows = Rows(self.encoder_.transform(columns), targets, is_present, weights / weights.mean())
+        seed = check_random_state(self.random_state).randint(2**31)
+        candidates = train_candidates(rows, likelihoods, setup, seed)
+        best = best_candidate(candidates)
         self.target_shape_ = targets.shape[1:]
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        data = Rows(
-            jnp.asarray(self._standardize(inputs)),
-            jnp.asarray(np.where(is_present, scaled(self.scaler_, targets), 0), jnp.float32),
-            jnp.asarray(is_present),
-            jnp.asarray(weights / weights.mean(), jnp.float32),
-        )
-        members = self._train(settings, data, make_folds(rng, len(inputs), settings), rng)
-        self.params_ = jax.tree.map(np.asarray, members.best)
-        self.held_out_nll_ = np.asarray(members.best_nll)
-        self.n_iter_ = int(members.step.max())
+        self.family_, self.method_, self.scaler_ = best.family, best.method, best.scaler
+        self.params_ = params_as_numpy(best.trained)
+        self.held_out_nll_ = best.held_out_nll
+        self.candidates_ = {
+            f"{one.family}, {one.method}": float(np.mean(one.held_out_nll)) for one in candidates
+        }
+        self.n_iter_ = best.trained.steps
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:  # noqa: N803
         """The mean of the prediction, and with `return_std` its standard deviation too."""
-        mean, std = self._in_blocks(X, lambda mixture: (mixture.mean, mixture.std))
-        mean = unscaled(self.scaler_, mean)
+        mean, std, _, _ = self._run(predict_moments, X)
+        mean = self._to_units(mean)
+        if find_likelihood(self.family_, self.family).units == "turned":
+            mean = np.pi - np.mod(np.pi - mean, 2 * np.pi)
         return (mean, std * np.asarray(self.scaler_.scale)) if return_std else mean
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
@@ -161,12 +187,23 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         """
         check_between("coverage", coverage, 0, 1)
         tail = 0.5 * (1 - coverage)
+        low, high = self.predict_quantile(X, (tail, 1 - tail))
+        return low, high
 
-        def ends(mixture: Mixture) -> tuple[Array, Array]:
-            return mixture.quantile(tail), mixture.quantile(1 - tail)  # type: ignore[arg-type]
+    def predict_quantile(self, X: Any, probabilities: Any) -> tuple[np.ndarray, ...]:  # noqa: N803
+        """The values that new targets stay below with given probabilities.
 
-        low, high = self._in_blocks(X, ends)
-        return unscaled(self.scaler_, low), unscaled(self.scaler_, high)
+        Args:
+            X: inputs, shape (rows, features).
+            probabilities: between 0 and 1.
+
+        Returns:
+            One array of the shape of the targets for each probability.
+        """
+        for probability in probabilities:
+            check_between("probabilities", probability, 0, 1)
+        levels = jnp.asarray(probabilities, jnp.float32)
+        return tuple(map(self._to_units, self._run(predict_quantiles, X, extra=(levels,))))
 
     def predict_uncertainty(self, X: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
         """The two parts of the variance: noise in the data, and disagreement of the members.
@@ -175,14 +212,15 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
             Aleatoric and epistemic variance, in squared units of the targets; their sum is the
             square of the standard deviation that `predict` returns.
         """
-        parts = self._in_blocks(X, lambda mixture: (mixture.aleatoric, mixture.epistemic))
+        _, _, *parts = self._run(predict_moments, X)
         aleatoric, epistemic = (part * np.asarray(self.scaler_.scale) ** 2 for part in parts)
         return aleatoric, epistemic
 
-    def predict_distribution(self, X: Any) -> Mixture:  # noqa: N803
-        """The predictive mixture in the units of the targets, for metrics and plots."""
-        inputs = jnp.asarray(self._check_inputs(X))
-        return self.scaler_.unscale(predict_mixture(self._network(), self.params_, inputs))
+    def predict_distribution(self, X: Any) -> Prediction:  # noqa: N803
+        """The predictive distribution in the units of the targets."""
+        inputs = map(jnp.asarray, self._check_inputs(X))
+        mixture: Mixture = predict_mixture(self._network(), self.params_, *inputs)
+        return Prediction(mixture, self.scaler_)
 
     def nll(self, X: Any, y: Any) -> np.ndarray:  # noqa: N803
         """The negative log-likelihood of each target, nan where it is missing.
@@ -194,115 +232,127 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         Returns:
             One value per target, in the units of the data and with its constant.
         """
-        inputs = self._check_inputs(X)
-        check_unmasked("y", y)
-        targets = check_array(
-            y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
-        )
+        inputs, outside = self._check_inputs(X)
+        targets = _check_targets(y)
         check_consistent_length(inputs, targets)
         if targets.shape[1:] != self.target_shape_:
             raise ValueError(
                 f"`y` must have rows of shape {self.target_shape_} as in `fit`, got "
                 f"{targets.shape[1:]}."
             )
-        mixture = predict_mixture(self._network(), self.params_, jnp.asarray(inputs))
-        values = mixture.nll(jnp.asarray(np.nan_to_num(scaled(self.scaler_, targets)), jnp.float32))
-        values = np.asarray(values, np.float64) + np.log(np.asarray(self.scaler_.scale))
-        return np.where(np.isnan(targets), np.nan, values)
+        scaled = ((targets - self.scaler_.shift) / self.scaler_.scale).astype(np.float32)
+        (values,) = in_blocks(
+            predict_nll, self._network(), self.params_, inputs, outside, np.nan_to_num(scaled)
+        )
+        return np.where(np.isnan(targets), np.nan, values + np.log(self.scaler_.scale))
 
     def save(self, path: str | Path) -> None:
-        """Writes the fitted estimator to one file without pickle; `load` reads it."""
+        """Writes the fitted estimator to one file, without pickle.
+
+        Args:
+            path: replaced in one step when the file is complete.
+        """
         check_is_fitted(self)
         write_estimator(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The estimator that `save` wrote; it predicts the same numbers."""
+        """The estimator that `save` wrote; raises `ArtifactError` for anything else."""
         return load_estimator(cls, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self.random_state is None
         return tags
 
-    def _train(
-        self, settings: Settings, data: Rows, folds: Folds, rng: np.random.Generator
-    ) -> Member:
-        train_rows = folds.train.shape[1]
-        plan = make_plan(settings, self.target_shape_, train_rows)
-        steps = steps_in_round(plan, train_rows)
-        patience = max(1, round(settings.patience * settings.max_steps / steps))
-        schedule = Schedule(
-            jnp.float32(settings.max_kl), jnp.float32(settings.max_steps), jnp.int32(patience)
-        )
-        # Folded in, not split: a member must not depend on how many there are.
-        key = jax.random.key(rng.integers(2**31))
-        keys = jax.vmap(lambda m: jax.random.fold_in(key, m))(jnp.arange(settings.members))
-        members = start_members(plan, schedule, data.inputs[:1], keys)
-        folds = Folds(*(jnp.asarray(rows) for rows in folds))
-        with progress("Fisher8Regressor", settings.max_steps, self.show_progress) as advance:
-            for _ in range(number_of_chunks(plan, train_rows, settings.max_steps)):
-                members, nll = train_chunk(plan, schedule, members, data, folds)
-                advance(steps * plan.rounds, f"held-out NLL {float(jnp.mean(nll[:, -1])):.3f}")
-                if bool(jnp.all(has_stopped(schedule, members))):
-                    break
-        return members
-
-    def _check_settings(self, rows: int) -> Settings:
+    def _check_setup(self, rows: int) -> Setup:
         batch = check_integer("batch_size", self.batch_size)
         steps = self.max_steps
         if isinstance(steps, str) and steps == "auto":
             steps = max(5000, 50 * rows // batch)
         elif isinstance(steps, str):
             raise ValueError(f"`max_steps` must be a positive integer or 'auto', got {steps!r}.")
-        return Settings(
+        return Setup(
             members=check_integer("n_members", self.n_members),
             hidden=check_hidden(self.hidden_layer_sizes),
-            max_kl=check_between("max_kl", self.max_kl, 0, float("inf")),
-            max_steps=check_integer("max_steps", steps),
-            batch=batch,
-            validation_fraction=check_between(
-                "validation_fraction", self.validation_fraction, 0, 1
+            methods=check_methods(self.methods),
+            size=None if self.max_kl is None else check_between("max_kl", self.max_kl, 0, np.inf),
+            plan=Plan(
+                steps=check_integer("max_steps", steps),
+                batch_size=batch,
+                held_out=check_between("validation_fraction", self.validation_fraction, 0, 1),
+                looks=_LOOKS,
+                patience=check_between("patience", self.patience, 0, np.inf),
+                average=_AVERAGED_STEPS,
             ),
-            patience=check_between("patience", self.patience, 0, float("inf")),
+            show_progress=bool(self.show_progress),
         )
 
-    def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, ...]:  # noqa: N803
+    def _check_data(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        sample_weight: Any,
+    ) -> tuple[list[Column], np.ndarray, np.ndarray]:
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        for name, value in (("X", X), ("y", y), ("sample_weight", sample_weight)):
-            check_unmasked(name, value)
-        inputs = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        targets = check_array(
-            y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
-        )
-        check_consistent_length(inputs, targets)
+        columns = self._columns(X, reset=True)
+        targets = _check_targets(y)
+        check_consistent_length(columns[0].values, targets)
+        check_unmasked("sample_weight", sample_weight)
         weights = _check_sample_weight(
-            sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
+            sample_weight, columns[0].values[:, None], dtype=np.float64, ensure_non_negative=True
         )
-        return inputs, targets, weights
+        return columns, targets, weights
 
-    def _check_inputs(self, X: Any) -> np.ndarray:  # noqa: N803
+    def _check_inputs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
+        """Encoded rows, and how far each lies outside the data."""
         check_is_fitted(self)
-        check_unmasked("X", X)
-        return self._standardize(validate_data(self, X, dtype=np.float64, reset=False))
+        columns = self._columns(X, reset=False)
+        return self.encoder_.transform(columns), self.encoder_.outside(columns)
 
-    def _standardize(self, inputs: np.ndarray) -> np.ndarray:
-        return ((inputs - self.input_shift_) / self.input_scale_).astype(np.float32)
+    def _columns(self, X: Any, *, reset: bool) -> list[Column]:  # noqa: N803
+        """The checked columns of a table."""
+        check_unmasked("X", X)
+        if is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if len(X) < (2 if reset else 1):
+                raise ValueError(f"`X` must have at least {2 if reset else 1} rows, got {len(X)}.")
+            return columns_of_frame(X)
+        smallest = 2 if reset else 1
+        array = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=smallest,
+        )
+        return columns_of_array(array)
 
     def _network(self) -> Network:
-        return Network(check_hidden(self.hidden_layer_sizes), self.target_shape_)
+        family = find_likelihood(self.family_, self.family).family
+        return Network(check_hidden(self.hidden_layer_sizes), link_of(family), self.target_shape_)
 
-    def _in_blocks(self, X: Any, readout: Any) -> list[np.ndarray]:  # noqa: N803
-        """Applies `readout` to the predicted mixture block by block; float64 results."""
-        inputs = self._check_inputs(X)
-        network = self._network()
-        parts = []
-        for first in range(0, len(inputs), _BLOCK):
-            block = inputs[first : first + _BLOCK]
-            padded = np.pad(block, ((0, _BLOCK - len(block)), (0, 0)))
-            values = readout(predict_mixture(network, self.params_, padded))
-            parts.append([np.asarray(value, np.float64)[: len(block)] for value in values])
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    def _run(self, program: Any, X: Any, extra: tuple = ()) -> list[np.ndarray]:  # noqa: N803
+        rows = self._check_inputs(X)
+        return in_blocks(program, self._network(), self.params_, *rows, extra=extra)
+
+    def _to_units(self, values: np.ndarray) -> np.ndarray:
+        return values * np.asarray(self.scaler_.scale) + np.asarray(self.scaler_.shift)
+
+
+def _check_targets(y: Any) -> np.ndarray:
+    check_unmasked("y", y)
+    return check_array(
+        y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
+    )
+
+
+def _in_front(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Row weights with as many axes as the targets."""
+    return weights.reshape(-1, *(1,) * (targets.ndim - 1))

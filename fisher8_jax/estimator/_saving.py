@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fisher8_jax.artifacts import ArtifactError, TargetScaler, load_artifact, save_artifact
+from fisher8_jax.estimator._columns import Encoder
+from fisher8_jax.estimator._families import LIKELIHOODS
 
 Estimator = TypeVar("Estimator")
 
@@ -17,17 +19,24 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
     settings = estimator.get_params()
     if not isinstance(settings["random_state"], int | np.integer):
         settings["random_state"] = None  # a generator has moved on since the fit
+    if not isinstance(settings["family"], str):
+        settings["family"] = _name_of_known(estimator.family_)
     config = {
         "kind": _KIND,
         "settings": _plain(settings),
+        "family": estimator.family_,
+        "method": estimator.method_,
+        "candidates": estimator.candidates_,
+        "encoder": estimator.encoder_.to_config(),
         "target_shape": list(estimator.target_shape_),
         "n_iter": estimator.n_iter_,
+        "n_features": estimator.n_features_in_,
         "feature_names": _plain(getattr(estimator, "feature_names_in_", None)),
     }
+    layers = {f"layer {index:03d}": layer for index, layer in enumerate(estimator.params_)}
     trees = {
-        "params": estimator.params_,
-        "scaler": estimator.scaler_,
-        "inputs": {"shift": estimator.input_shift_, "scale": estimator.input_scale_},
+        "layers": layers,
+        "scaler": {"shift": estimator.scaler_.shift, "scale": estimator.scaler_.scale},
         "held_out_nll": estimator.held_out_nll_,
     }
     save_artifact(path, trees, config=config)
@@ -40,14 +49,16 @@ def read_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
     if not isinstance(config, dict) or config.get("kind") != _KIND:
         raise ArtifactError(f"{str(path)!r} holds another model than a {_KIND}.")
     estimator: Any = cls(**config["settings"])
-    estimator.params_ = trees["params"]
-    estimator.scaler_ = TargetScaler(**trees["scaler"])
-    estimator.input_shift_ = trees["inputs"]["shift"]
-    estimator.input_scale_ = trees["inputs"]["scale"]
+    layers = trees["layers"]
+    estimator.params_ = [layers[name] for name in sorted(layers)]
+    estimator.scaler_ = TargetScaler(trees["scaler"]["shift"], trees["scaler"]["scale"])
     estimator.held_out_nll_ = trees["held_out_nll"]
+    estimator.encoder_ = Encoder.from_config(config["encoder"])
+    estimator.family_, estimator.method_ = config["family"], config["method"]
+    estimator.candidates_ = config["candidates"]
     estimator.target_shape_ = tuple(config["target_shape"])
     estimator.n_iter_ = config["n_iter"]
-    estimator.n_features_in_ = len(estimator.input_shift_)
+    estimator.n_features_in_ = config["n_features"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
     return estimator
@@ -57,8 +68,17 @@ def load_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
     """`read_estimator`; an artifact that lacks something of an estimator is an `ArtifactError`."""
     try:
         return read_estimator(cls, path)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise ArtifactError(f"{str(path)!r} holds no whole {_KIND}: {error!r}.") from error
+
+
+def _name_of_known(name: str) -> str:
+    if name not in LIKELIHOODS:
+        raise TypeError(
+            f"`family` {name} is a class of your own, which a file cannot hold. Use pickle, or "
+            "save `params_` with `save_artifact`."
+        )
+    return name
 
 
 def _plain(value: Any) -> Any:

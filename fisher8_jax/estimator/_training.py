@@ -1,218 +1,157 @@
-"""The training loop of the estimator: members in one `vmap`, steps in one `scan`.
+"""Trains the ensemble: every likelihood by every method, and the best on held-out rows is kept."""
 
-A *round* is a fixed number of passes over the training rows and then one look at the held-out NLL.
-Several rounds make a *chunk*, which is one call of one compiled program. What a member computes
-depends on its own key and rows alone, never on the other members.
-"""
-
-import functools
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
-import optax
-from jax import Array, lax
+import numpy as np
 
-from fisher8_jax._fisher8 import fisher8_nll
-from fisher8_jax.ensembles import Mixture
-from fisher8_jax.estimator._network import Network
-from fisher8_jax.families import Family
-from fisher8_jax.transforms import scale_by_kl_radius
-
-# The part of the steps in which they grow, and where in it the first one stands.
-_WARM_UP, _FIRST_STEP = 0.2, 0.004
-
-# The average of parameters over about this many steps is what is judged and kept.
-_AVERAGED_STEPS = 100.0
-
-
-class Plan(NamedTuple):
-    """Everything that is fixed while compiling; hashable."""
-
-    network: Network
-    batch: int
-    passes: int  # over the training rows in a round
-    rounds: int  # in a chunk
-
-
-class Schedule(NamedTuple):
-    """Numbers that may change without compiling again."""
-
-    max_kl: Array
-    total_steps: Array
-    patience: Array  # rounds without a better held-out NLL
+from fisher8_jax.artifacts import TargetScaler
+from fisher8_jax.estimator._families import Likelihood, fit_units
+from fisher8_jax.estimator._methods import Method, lane_settings, make_task
+from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.training import Data, Feed, Lane, Plan, TrainedLanes, make_folds, train_lanes
 
 
 class Rows(NamedTuple):
-    """Standardised rows of data."""
+    """Checked rows of a table."""
 
-    inputs: Array
-    targets: Array
-    where: Array  # False for missing targets
-    weights: Array
-
-
-class Folds(NamedTuple):
-    """The row numbers that each member learns from and is judged by, members first."""
-
-    train: Any
-    held_out: Any
+    inputs: np.ndarray
+    """Encoded, float32."""
+    targets: np.ndarray
+    """float64, in the units of the data."""
+    where: np.ndarray
+    """False for missing targets."""
+    weights: np.ndarray
+    """One per row, positive, of mean 1."""
 
 
-class Member(NamedTuple):
-    """The state of one member's training."""
+class Setup(NamedTuple):
+    """The checked hyper-parameters."""
 
-    params: Any
-    average: Any
-    optimizer: Any
-    key: Array
-    step: Array
-    best: Any
-    best_nll: Array
-    waited: Array  # rounds since the best
+    members: int
+    hidden: tuple[int, ...]
+    methods: dict[str, Method]
+    size: float | None
+    plan: Plan
+    show_progress: bool
 
 
-def optimizer_of(schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Nesterov momentum with a KL radius: steps grow linearly at first, then shrink to 0.
+class Candidate(NamedTuple):
+    """An ensemble that was trained by one method with one likelihood."""
 
-    Noisy data are learned while the steps are still short, and early stopping ends there. Data with
-    little noise need the long steps that come later.
-    """
+    family: str
+    method: str
+    network: Network
+    scaler: TargetScaler
+    trained: TrainedLanes
+    held_out_nll: np.ndarray
+    """Of each member, in the units of the data."""
 
-    def radius(count: Array) -> Array:
-        done = count / schedule.total_steps
-        growth = (done + _FIRST_STEP) / _WARM_UP
-        return (
-            schedule.max_kl * jnp.clip(jnp.minimum(growth, (1 - done) / (1 - _WARM_UP)), 0, 1) ** 2
-        )
 
-    return optax.chain(
-        optax.trace(decay=0.9, nesterov=True), optax.scale(-1.0), scale_by_kl_radius(radius)
+def train_candidates(
+    rows: Rows, likelihoods: dict[str, Likelihood], setup: Setup, seed: int
+) -> list[Candidate]:
+    """All pairs of a likelihood and a method, on the same folds with the same batches."""
+    _, strata = np.unique(_patterns(rows.where), axis=0, return_inverse=True)
+    folds = make_folds(
+        np.random.default_rng((seed, 1)),
+        len(rows.inputs),
+        lanes=setup.members,
+        held_out=setup.plan.held_out,
+        strata=strata.reshape(-1),
+    )
+    candidates = []
+    for family, likelihood in likelihoods.items():
+        scaler = fit_units(likelihood.units, rows.targets, rows.where, rows.weights)
+        feed = Feed(_scaled_data(rows, scaler), folds, batch_size=setup.plan.batch_size, seed=seed)
+        network = Network(setup.hidden, link_of(likelihood.family), rows.targets.shape[1:])
+        params = _init_members(network, likelihood, rows, setup.members, seed)
+        for name, method in setup.methods.items():
+            trained = _train(network, method, params, feed, setup, seed, f"{family}, {name}")
+            jacobian = _mean_log_scale(scaler, rows, folds.held_out)
+            candidates.append(
+                Candidate(family, name, network, scaler, trained, trained.held_out_nll + jacobian)
+            )
+    return candidates
+
+
+def best_candidate(candidates: list[Candidate]) -> Candidate:
+    """The lowest mean held-out NLL; one that could not be judged comes last."""
+
+    def score(candidate: Candidate) -> float:
+        mean = float(np.mean(candidate.held_out_nll))
+        return mean if np.isfinite(mean) else float("inf")
+
+    return min(candidates, key=score)
+
+
+def _train(
+    network: Network,
+    method: Method,
+    params: chex.ArrayTree,
+    feed: Feed,
+    setup: Setup,
+    seed: int,
+    title: str,
+) -> TrainedLanes:
+    plan = setup.plan
+    task = make_task(network, method, average=plan.average or 1.0)
+    settings = lane_settings(method, setup.members, plan.steps, setup.size)
+    # The network draws no random numbers; one key for all saves two programs.
+    data = jnp.asarray(np.zeros((setup.members, 2), np.uint32))
+    keys = jax.random.wrap_key_data(data, impl="threefry2x32")
+    return train_lanes(
+        task,
+        params,
+        None,
+        Lane(settings, keys),
+        feed,
+        plan,
+        title=title,
+        show_progress=setup.show_progress,
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def start_members(plan: Plan, schedule: Schedule, row: Array, keys: Array) -> Member:
-    """Fresh members, one per key; `row` is one row of inputs."""
-
-    def start(key: Array) -> Member:
-        init_key, key = jax.random.split(key)
-        params = plan.network.init(init_key, row)
-        optimizer = optimizer_of(schedule).init(params)
-        none = jnp.zeros((), jnp.int32)
-        worst = jnp.full((), jnp.inf, row.dtype)
-        return Member(params, params, optimizer, key, none, params, worst, none)
-
-    return jax.vmap(start)(keys)
+def _init_members(
+    network: Network, likelihood: Likelihood, rows: Rows, members: int, seed: int
+) -> chex.ArrayTree:
+    weights = np.where(rows.where, rows.weights.reshape(-1, *(1,) * (rows.targets.ndim - 1)), 0)
+    mean = np.sum(np.where(rows.where, rows.targets, 0) * weights, axis=0) / weights.sum(axis=0)
+    start = {name: function(mean) for name, function in likelihood.start}
+    trees = [
+        network.init(np.random.default_rng((seed, 2, member)), rows.inputs.shape[1], start)
+        for member in range(members)
+    ]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
-def train_chunk(
-    plan: Plan, schedule: Schedule, members: Member, data: Rows, folds: Folds
-) -> tuple[Member, Array]:
-    """Runs one chunk; returns the members and their held-out NLL after each round."""
-
-    def of_member(member: Member, fold: Folds) -> tuple[Member, Array]:
-        def body(member: Member, _: None) -> tuple[Member, Array]:
-            trained = _run_round(plan, schedule, member, data, fold.train)
-            value = held_out_nll(plan.network, trained.average, _take(data, fold.held_out))
-            return _keep_best(schedule, member, trained, value), value
-
-        return lax.scan(body, member, None, length=plan.rounds)
-
-    return jax.vmap(of_member)(members, folds)
+def _scaled_data(rows: Rows, scaler: TargetScaler) -> Data:
+    """Targets in the units of training, missing ones replaced by one that has a likelihood."""
+    present = np.take_along_axis(rows.targets, np.argmax(rows.where, axis=0)[None], axis=0)[0]
+    targets = np.where(rows.where, rows.targets, present)
+    scaled = ((targets - scaler.shift) / scaler.scale).astype(np.float32)
+    weights = rows.weights.reshape(-1, *(1,) * (targets.ndim - 1))
+    weights = np.broadcast_to(weights, targets.shape).astype(np.float32)
+    return Data(rows.inputs, scaled, rows.where, weights)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def predict_mixture(network: Network, params: Any, inputs: Array) -> Mixture:
-    """The mixture of all members, in standardised units."""
-    return Mixture(jax.vmap(lambda p: apply(network, p, inputs))(params))
-
-
-def apply(network: Network, params: Any, inputs: Array) -> Family:
-    """The distribution that one member predicts."""
-    dist = network.apply(params, inputs)
-    assert isinstance(dist, Family)
-    return dist
-
-
-def has_stopped(schedule: Schedule, member: Member) -> Array:
-    """True for a member that has waited too long or has used its steps."""
-    return (member.waited >= schedule.patience) | (member.step >= schedule.total_steps)
-
-
-def held_out_nll(network: Network, params: Any, rows: Rows) -> Array:
-    """The weighted mean NLL of some rows, missing targets left out."""
-    values = apply(network, params, rows.inputs).nll(rows.targets)
-    weights = jnp.where(rows.where, _per_target(rows), 0)
-    total = jnp.sum(weights)
-    return jnp.sum(jnp.where(rows.where, values, 0) * weights) / jnp.where(total == 0, 1, total)
-
-
-def _run_round(
-    plan: Plan, schedule: Schedule, member: Member, data: Rows, train_rows: Array
-) -> Member:
-    key, shuffle_key = jax.random.split(member.key)
-    batches = _shuffled_batches(plan, shuffle_key, train_rows)
-
-    def body(member: Member, rows: Array) -> tuple[Member, None]:
-        return _take_step(plan.network, schedule, member, _take(data, rows)), None
-
-    return lax.scan(body, member._replace(key=key), batches)[0]
-
-
-def _shuffled_batches(plan: Plan, key: Array, train_rows: Array) -> Array:
-    """Row numbers (steps, batch): passes without their partial batch."""
-    per_pass = len(train_rows) // plan.batch
-
-    def one_pass(key: Array) -> Array:
-        return jax.random.permutation(key, train_rows)[: per_pass * plan.batch]
-
-    shuffled = jax.vmap(one_pass)(jax.random.split(key, plan.passes))
-    return shuffled.reshape(plan.passes * per_pass, plan.batch)
-
-
-def _take_step(network: Network, schedule: Schedule, member: Member, rows: Rows) -> Member:
-    def predict(params: Any) -> Family:
-        return apply(network, params, rows.inputs)
-
-    def loss(params: Any) -> Array:
-        weights = _per_target(rows)
-        return jnp.sum(
-            fisher8_nll(predict(params), rows.targets, where=rows.where, weights=weights)
-        )
-
-    gradients = jax.grad(loss)(member.params)
-    updates, optimizer = optimizer_of(schedule).update(
-        gradients, member.optimizer, member.params, predict=predict, where=rows.where
-    )
-    params = optax.apply_updates(member.params, updates)
-    share = 1 / jnp.minimum((member.step + 1).astype(jnp.float32), _AVERAGED_STEPS)
-    average = optax.incremental_update(params, member.average, share)
-    return member._replace(
-        params=params, average=average, optimizer=optimizer, step=member.step + 1
-    )
-
-
-def _keep_best(schedule: Schedule, before: Member, after: Member, value: Array) -> Member:
-    """`after` with the best parameters so far; `before` itself if it had already stopped."""
-    is_better = value < before.best_nll
-    after = after._replace(
-        best=jax.tree.map(
-            lambda new, old: jnp.where(is_better, new, old), after.average, before.best
-        ),
-        best_nll=jnp.where(is_better, value, before.best_nll),
-        waited=jnp.where(is_better, 0, before.waited + 1),
-    )
-    stopped = has_stopped(schedule, before)
-    return jax.tree.map(lambda new, old: jnp.where(stopped, old, new), after, before)
-
-
-def _take(data: Rows, rows: Array) -> Rows:
-    return Rows(*(leaf[rows] for leaf in data))
-
-
-def _per_target(rows: Rows) -> Array:
-    """Row weights in front of every target of the row."""
+def _mean_log_scale(scaler: TargetScaler, rows: Rows, held_out: np.ndarray) -> np.ndarray:
+    """What changes of units add to each lane's mean held-out NLL."""
+    log_scale = np.broadcast_to(np.log(scaler.scale), rows.targets.shape)
     weights = rows.weights.reshape(-1, *(1,) * (rows.targets.ndim - 1))
-    return jnp.broadcast_to(weights, rows.targets.shape)
+    weights = np.where(rows.where, weights, 0)
+    axes = tuple(range(1, held_out.ndim + rows.targets.ndim - 1))
+    total = np.sum(weights[held_out], axis=axes)
+    return np.sum((weights * log_scale)[held_out], axis=axes) / np.where(total == 0, 1, total)
+
+
+def _patterns(where: np.ndarray) -> np.ndarray:
+    """Which targets each row has; rows that have the same are spread evenly over the folds."""
+    return where.reshape(len(where), -1)
+
+
+def params_as_numpy(trained: TrainedLanes) -> Any:
+    """The members' best parameters."""
+    return jax.tree.map(np.asarray, trained.params)

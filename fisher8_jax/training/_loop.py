@@ -232,7 +232,7 @@ def _train_on_batches(task, state, lanes, batches, steps):
         now = jax.tree.map(lambda leaf: leaf[index], batches)
         return step_all(state.leaves, lanes, now, state.step)
 
-    return _loop(run, state, len(batches.targets), steps)
+    return _loop(task, run, state, len(batches.targets), steps)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -244,18 +244,19 @@ def _train(task, state, sources, lanes, schedule, steps):
         state = _refresh(task, state, sources, lanes, now.new_epoch)
         return step_all(state.leaves, lanes, now, state.step)
 
-    return _loop(run, state, len(schedule.rows), steps)
+    return _loop(task, run, state, len(schedule.rows), steps)
 
 
 def _loop(
+    task: Task,
     run: Callable[[TrainState, Array], tuple[Leaves, Readouts]],
     state: TrainState,
     length: int,
     steps: Array,
 ) -> tuple[TrainState, Readouts]:
     """The steps one after the other; readouts are written to their places."""
-    shapes = jax.eval_shape(run, state, jnp.zeros((), jnp.int32))[1]
-    empty = jax.tree.map(lambda leaf: jnp.full((length, *leaf.shape), jnp.nan, leaf.dtype), shapes)
+    lanes = len(jax.tree.leaves(state.params)[0])
+    empty = {name: jnp.full((length, lanes), jnp.nan) for name in task.readout_names}
 
     def body(index: Array, carry: tuple[TrainState, Readouts]) -> tuple[TrainState, Readouts]:
         state, written = carry

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fisher8_jax.artifacts import ArtifactError, save_artifact
 from fisher8_jax.estimator import Fisher8Regressor
-from fisher8_jax.estimator._training import train_chunk
+from fisher8_jax.training._loop import _train_on_batches
 
 # One shape for nearly all tests, so that they share one compiled program.
 ROWS, SETTINGS = 240, {"n_members": 2, "max_steps": 2000, "hidden_layer_sizes": (16,)}
@@ -87,9 +87,9 @@ def test_random_state_decides(fitted):
 
 
 def test_all_fits_of_one_shape_share_one_program(fitted):
-    before = train_chunk._cache_size()
+    before = _train_on_batches._cache_size()
     fit(random_state=5, max_kl=0.001).fit(*make_data(seed=3))
-    assert train_chunk._cache_size() == before
+    assert _train_on_batches._cache_size() == before
 
 
 def test_a_prediction_does_not_depend_on_the_rows_beside_it(fitted):

@@ -1,0 +1,172 @@
+"""The table of ways to train a member. A row is a candidate; held-out NLL chooses between rows.
+
+Numbers of a row are traced, so rows of the same rule share one compiled program.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import chex
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from fisher8_jax._fisher8 import fisher8
+from fisher8_jax.curvature import network_curvature
+from fisher8_jax.estimator._network import Network
+from fisher8_jax.families import Family
+from fisher8_jax.losses import make_objective
+from fisher8_jax.training import Batch, Task
+from fisher8_jax.transforms import descend_within, scale_by_kl_radius
+
+# The part of the steps in which they grow, and where in it the first one stands.
+_WARM_UP, _FIRST_STEP = 0.2, 0.004
+
+_FISHER8 = make_objective("fisher8")
+
+
+class Settings(NamedTuple):
+    """What may change without compiling again; a lane's settings in the training loop."""
+
+    size: Any
+    """The KL radius in nats, or the learning rate."""
+    damping: Any
+    total_steps: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """One row of the table.
+
+    Args:
+        rule: 'radius' is momentum with a KL radius that grows at first and then falls to 0; 'adam'
+            is Adam on Fisher8 gradients with a learning rate that falls to 0; 'network' is the
+            natural gradient of the whole network with a KL radius that falls to 0.
+        size: the radius in nats, or the learning rate.
+        damping: of the whole network's Fisher information, for the rule 'network'.
+    """
+
+    rule: Literal["radius", "adam", "network"]
+    size: float
+    damping: float = 1.0
+
+
+METHODS = {
+    "radius": Method("radius", size=0.3),
+    "adam": Method("adam", size=0.01),
+    "network": Method("network", size=0.1, damping=0.1),
+    "network_damped": Method("network", size=0.1, damping=1.0),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Radius:
+    """The recipe in front of a radius with a warm-up.
+
+    Noisy data are learned while the steps are still short, and early stopping ends there. Data with
+    little noise need the long steps that come later.
+    """
+
+    def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
+        def radius(count: Array) -> Array:
+            done = count / settings.total_steps
+            growth = (done + _FIRST_STEP) / _WARM_UP
+            decay = (1 - done) / (1 - _WARM_UP)
+            return settings.size * jnp.clip(jnp.minimum(growth, decay), 0, 1) ** 2
+
+        return descend_within(scale_by_kl_radius(radius), 0.9, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Adam:
+    """The recipe's guard and second moments in front of a learning rate that falls to 0."""
+
+    def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
+        def rate(count: Array) -> Array:
+            return settings.size * jnp.clip(1 - count / settings.total_steps, 0, 1)
+
+        length = optax.with_extra_args_support(optax.scale_by_schedule(rate))
+        return descend_within(length, 0.9, 0.999)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Natural:
+    """The recipe's guard in front of a radius that falls to 0; the direction is natural already."""
+
+    def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
+        def radius(count: Array) -> Array:
+            return settings.size * jnp.clip(1 - count / settings.total_steps, 0, 1) ** 2
+
+        return descend_within(scale_by_kl_radius(radius), 0.0, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _WholeNetwork:
+    """Put between network and loss: the curvature of the whole network on the batch."""
+
+    network: Network
+
+    def __call__(
+        self, dist: Family, params: chex.ArrayTree, batch: Batch, settings: Settings
+    ) -> Family:
+        curvature = network_curvature(
+            self.network.predict,
+            params,
+            batch.inputs,
+            damping=settings.damping,
+            where=batch.where,
+            weights=batch.weights,
+        )
+        return fisher8(dist, where=batch.where, curvature=curvature)
+
+
+def _nll(
+    state: chex.ArrayTree,
+    dist: Family,
+    targets: Array,
+    *,
+    indices: Array | None,
+    key: Array,
+    where: Array | None = None,
+    weights: Array | None = None,
+) -> Array:
+    values = dist.nll(targets)
+    values = values if weights is None else values * weights
+    return values if where is None else jnp.where(where, values, 0)
+
+
+_NLL = _FISHER8._replace(values=_nll)
+
+_OPTIMIZERS: dict[str, Callable[[Any, Array], optax.GradientTransformation]] = {
+    "radius": _Radius(),
+    "adam": _Adam(),
+    "network": _Natural(),
+}
+
+
+def make_task(network: Network, method: Method, *, average: float) -> Task:
+    """The task of one row; equal rows give equal tasks, which share their programs."""
+    optimizer = _OPTIMIZERS[method.rule]
+    if method.rule == "network":
+        return Task(network, _NLL, optimizer, correct=_WholeNetwork(network), average=average)
+    return Task(network, _FISHER8, optimizer, average=average)
+
+
+def lane_settings(method: Method, lanes: int, steps: int, size: float | None) -> chex.ArrayTree:
+    """The settings of all lanes; `size` replaces the radius of the row."""
+    has_radius = method.rule != "adam"
+    value = size if size is not None and has_radius else method.size
+    numbers = (value, method.damping, steps)
+    return Settings(*(jnp.full((lanes,), number, jnp.float32) for number in numbers))
+
+
+def check_methods(methods: Any) -> dict[str, Method]:
+    """The rows that `methods` names."""
+    names = (methods,) if isinstance(methods, str) else methods
+    try:
+        return {name: METHODS[name] for name in names}
+    except (KeyError, TypeError):
+        raise ValueError(
+            f"`methods` must be one or several of {', '.join(map(repr, METHODS))}, got {methods!r}."
+        ) from None

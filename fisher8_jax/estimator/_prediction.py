@@ -1,0 +1,188 @@
+"""Predictions in the units of the data, without losing digits to a large offset.
+
+The networks predict in units of about 1 and in float32. What comes back is brought to the units of
+the data in float64: `1e9 + 5 sin(x)` has no digits left in float32.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from fisher8_jax.artifacts import TargetScaler
+from fisher8_jax.ensembles import Mixture
+from fisher8_jax.estimator._network import Network
+from fisher8_jax.families import Family, VonMises
+
+# Predictions are made in blocks of one shape: one compiled program for any number of rows, and a
+# row's prediction does not depend on the rows beside it.
+BLOCK = 512
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def predict_mixture(
+    network: Network, params: chex.ArrayTree, inputs: Array, outside: Array
+) -> Mixture:
+    """The mixture of all members, in the units of training.
+
+    Outside the data the members are made to disagree: their locations are spread by up to one
+    standard deviation of the targets, so that uncertainty grows, and not without bound.
+    """
+    members = len(jax.tree.leaves(params)[0])
+    spread = np.linspace(-1, 1, members) if members > 1 else np.zeros(1)
+    spread = spread / max(spread.std(), 1e-9)
+    tilts = jnp.asarray(spread, jnp.float32)[:, None] * outside[None]
+    return Mixture(jax.vmap(network.predict, (0, None, 0))(params, inputs, tilts))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def predict_moments(
+    network: Network, params: chex.ArrayTree, inputs: Array, outside: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Mean, standard deviation, and the two parts of the variance."""
+    mixture = predict_mixture(network, params, inputs, outside)
+    return mean_of(mixture), mixture.std, mixture.aleatoric, mixture.epistemic
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def predict_quantiles(
+    network: Network,
+    params: chex.ArrayTree,
+    inputs: Array,
+    outside: Array,
+    probabilities: Array,
+) -> tuple[Array, ...]:
+    """One array for each probability."""
+    mixture = predict_mixture(network, params, inputs, outside)
+    shape = mixture.batch_shape
+    found = jax.vmap(lambda p: mixture.quantile(jnp.broadcast_to(p, shape)))(probabilities)
+    return tuple(found)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def predict_nll(
+    network: Network, params: chex.ArrayTree, inputs: Array, outside: Array, targets: Array
+) -> tuple[Array]:
+    """The NLL of targets in the units of training."""
+    return (predict_mixture(network, params, inputs, outside).nll(targets),)
+
+
+def in_blocks(
+    program: Any, network: Network, params: chex.ArrayTree, *rows: np.ndarray, extra: tuple = ()
+) -> list[np.ndarray]:
+    """Runs a program block by block; float64 results."""
+    number = len(rows[0])
+    parts = []
+    for first in range(0, max(number, 1), BLOCK):
+        blocks = [_padded(array[first : first + BLOCK]) for array in rows]
+        values = program(network, params, *blocks, *extra)
+        size = min(BLOCK, number - first)
+        parts.append([np.asarray(value, np.float64)[:size] for value in values])
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def _padded(block: np.ndarray) -> np.ndarray:
+    return np.pad(block, [(0, BLOCK - len(block))] + [(0, 0)] * (block.ndim - 1))
+
+
+def mean_of(mixture: Mixture) -> Array:
+    """The mean; of angles the mean direction, because -pi and pi are the same."""
+    members = mixture.members
+    if isinstance(members, VonMises):
+        return jnp.arctan2(
+            jnp.mean(jnp.sin(members.mean), axis=0), jnp.mean(jnp.cos(members.mean), axis=0)
+        )
+    return mixture.mean
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """The predicted distributions of some rows, in the units of the data and in float64.
+
+    It answers what a distribution answers. Targets are brought to the units of training in float64
+    before anything is computed, so large offsets cost no digits.
+
+    Args:
+        standard: the mixture of the members in the units of training.
+        scaler: shift and scale of the targets, in float64.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.artifacts import TargetScaler
+        >>> from fisher8_jax.ensembles import Mixture
+        >>> from fisher8_jax.estimator import Prediction
+        >>> standard = Mixture(Gaussian(jnp.zeros((1, 1)), jnp.zeros((1, 1))))
+        >>> prediction = Prediction(standard, TargetScaler(np.array(1e9), np.array(1e-3)))
+        >>> low, high = prediction.interval(0.9)
+        >>> print(np.round(1000 * (high - low), 3))
+        [3.29]
+    """
+
+    standard: Mixture
+    scaler: TargetScaler
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape of the predictions."""
+        return self.standard.batch_shape
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one target."""
+        return self.standard.event_shape
+
+    @property
+    def members(self) -> Family:
+        """The members' own distributions in the units of the data, members first, in float32."""
+        return self.scaler.unscale(self.standard).members
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The mean of each prediction."""
+        return self._back(mean_of(self.standard))
+
+    @property
+    def std(self) -> np.ndarray:
+        """The standard deviation of each prediction."""
+        return np.asarray(self.standard.std, np.float64) * self.scaler.scale
+
+    @property
+    def variance(self) -> np.ndarray:
+        """The variance of each prediction."""
+        return self.std**2
+
+    def nll(self, targets: Any, *, constant: bool = True) -> np.ndarray:
+        """The negative log-likelihood of each target, with the change of units."""
+        values = self.standard.nll(self._forth(targets), constant=constant)
+        return np.asarray(values, np.float64) + np.log(self.scaler.scale)
+
+    def cdf(self, targets: Any) -> np.ndarray:
+        """The probability of a value at most `targets`."""
+        return np.asarray(self.standard.cdf(self._forth(targets)), np.float64)
+
+    def quantile(self, probability: Any) -> np.ndarray:
+        """The value whose cdf is `probability`."""
+        return self._back(self.standard.quantile(jnp.asarray(probability, jnp.float32)))
+
+    def interval(self, coverage: float) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of the central interval of probability `coverage`."""
+        tail = 0.5 * (1 - coverage)
+        shape = self.batch_shape
+        return self.quantile(np.full(shape, tail)), self.quantile(np.full(shape, 1 - tail))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> np.ndarray:
+        """Independent draws."""
+        return self._back(self.standard.sample(key, sample_shape))
+
+    def _forth(self, targets: Any) -> Array:
+        values = (np.asarray(targets, np.float64) - self.scaler.shift) / self.scaler.scale
+        return jnp.asarray(values, jnp.float32)
+
+    def _back(self, values: Array) -> np.ndarray:
+        return np.asarray(values, np.float64) * self.scaler.scale + self.scaler.shift

@@ -1,0 +1,226 @@
+"""Any target: every likelihood by name, the choice between them, and numbers of any size."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from fisher8_jax.estimator import Fisher8Regressor
+from fisher8_jax.families import Gamma
+
+ROWS = 240
+SETTINGS = {"n_members": 2, "max_steps": 600, "hidden_layer_sizes": (16,), "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def default_jax():
+    with jax.enable_x64(False), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def make_inputs(seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, (ROWS, 2))
+
+
+def make_targets(inputs, family, seed=1):
+    """Targets whose size or place depends on the first input."""
+    rng, x = np.random.default_rng(seed), inputs[:, 0]
+    return {
+        "gaussian": lambda: 3 * x + 0.3 * rng.normal(size=ROWS),
+        "student_t": lambda: 3 * x + 0.3 * rng.standard_t(3, ROWS),
+        "laplace": lambda: 3 * x + rng.laplace(0, 0.3, ROWS),
+        "log_normal": lambda: 1e4 * np.exp(x + 0.3 * rng.normal(size=ROWS)),
+        "gamma": lambda: rng.gamma(5, 1e-4 * np.exp(x)),
+        "weibull": lambda: np.exp(x) * rng.weibull(3, ROWS),
+        "poisson": lambda: rng.poisson(np.exp(3 + x)).astype(float),
+        "negative_binomial": lambda: rng.negative_binomial(3, 3 / (3 + np.exp(3 + x))).astype(
+            float
+        ),
+        "zero_inflated_poisson": lambda: rng.poisson(np.exp(2 + x)) * (rng.random(ROWS) > 0.3),
+        "beta": lambda: rng.beta(5 * np.exp(x), 5),
+        "bernoulli": lambda: (rng.random(ROWS) < 1 / (1 + np.exp(-3 * x))).astype(float),
+        "von_mises": lambda: rng.vonmises(np.pi + 0.5 * x, 20),
+    }[family]()
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        "gamma",
+        "poisson",
+        "von_mises",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (
+                "student_t",
+                "laplace",
+                "log_normal",
+                "weibull",
+                "negative_binomial",
+                "zero_inflated_poisson",
+                "beta",
+                "bernoulli",
+            )
+        ),
+    ],
+)
+def test_every_family_learns(family):
+    inputs = make_inputs()
+    targets = make_targets(inputs, family)
+    model = Fisher8Regressor(**SETTINGS, family=family).fit(inputs, targets)
+    assert model.family_ == family
+    fresh = make_inputs(seed=2)
+    truth = make_targets(fresh, family, seed=3)
+    mean, std = model.predict(fresh, return_std=True)
+    if family == "von_mises":
+        # The mean direction wraps around pi, where an arithmetic mean of members would be near 0.
+        error = np.angle(np.exp(1j * (mean - np.pi - 0.5 * fresh[:, 0])))
+        assert np.abs(error).mean() < 0.2
+        assert (np.abs(mean) <= np.pi).all()
+    else:
+        assert np.corrcoef(mean, truth)[0, 1] > 0.4
+        assert 0.3 < np.mean(std) / np.std(truth - mean) < 3
+    assert np.isfinite(model.nll(fresh, truth)).all()
+    low, high = model.predict_interval(fresh, coverage=0.8)
+    if family not in ("bernoulli", "von_mises"):
+        assert 0.65 < np.mean((low <= truth) & (truth <= high)) < 0.95
+
+
+def test_a_class_is_the_family_of_that_name():
+    inputs = make_inputs()
+    targets = make_targets(inputs, "gamma")
+    by_class = Fisher8Regressor(**SETTINGS, family=Gamma).fit(inputs, targets)
+    by_name = Fisher8Regressor(**SETTINGS, family="gamma").fit(inputs, targets)
+    np.testing.assert_array_equal(by_class.predict(inputs), by_name.predict(inputs))
+    assert by_class.family_ == "gamma"
+
+
+def test_auto_saves_data_with_rare_outliers():
+    """Where one row of a hundred is wild, the Gaussian's held-out NLL is ruined."""
+    inputs = make_inputs()
+    targets = make_targets(inputs, "gaussian")
+    targets[::60] += 300
+    model = Fisher8Regressor(**SETTINGS, family="auto").fit(inputs, targets)
+    assert model.family_ in ("student_t", "laplace")
+    scores = model.candidates_
+    assert set(scores) == {"gaussian, radius", "student_t, radius", "laplace, radius"}
+    assert scores[f"{model.family_}, radius"] == min(scores.values())
+    assert scores["gaussian, radius"] > scores["student_t, radius"] + 0.5
+    clean = make_targets(inputs, "gaussian", seed=5)
+    assert np.median(np.abs(model.predict(inputs) - clean)) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("targets", "names"),
+    [
+        ([0.0, 3.0, 1.0], {"poisson", "negative_binomial", "zero_inflated_poisson"}),
+        ([0.0, 1.0, 1.0], {"bernoulli"}),
+        ([0.2, 0.9], {"beta", "gaussian", "student_t", "laplace"}),
+        ([0.2, 9.0], {"log_normal", "gamma", "gaussian", "student_t", "laplace"}),
+        ([-0.2, 9.0], {"gaussian", "student_t", "laplace"}),
+    ],
+)
+def test_auto_tries_what_fits_the_data(targets, names):
+    from fisher8_jax.estimator._families import choose_likelihoods
+
+    targets = np.array(targets)
+    assert set(choose_likelihoods("auto", targets, np.ones(len(targets), bool))) == names
+
+
+@pytest.mark.parametrize(
+    ("family", "targets", "message"),
+    [
+        ("gama", [1.0, 2.0], "`family` must be 'auto', a class of `fisher8_jax.families`, or one"),
+        (
+            "gamma",
+            [1.0, -2.0],
+            "'gamma' has no likelihood for 1 of 2 targets, the first of them -2",
+        ),
+        ("poisson", [1.0, 2.5], "its support is 'counts'. Choose another, or 'auto'"),
+    ],
+)
+def test_families_that_do_not_fit_are_named(family, targets, message):
+    with pytest.raises(ValueError, match=message):
+        Fisher8Regressor(family=family).fit([[0.0], [1.0]], targets)
+
+
+@pytest.mark.parametrize(
+    ("shift", "scale"), [(1e9, 1.0), (0, 1e-170), (0, 1e160), (-1e15, 1e3), (1e300, 1e290)]
+)
+def test_targets_of_any_size_lose_nothing(shift, scale):
+    inputs = make_inputs()
+    standard = 5 * np.sin(3 * inputs[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=ROWS)
+    targets = shift + scale * standard
+    model = Fisher8Regressor(**SETTINGS).fit(inputs, targets)
+    mean, std = model.predict(inputs, return_std=True)
+    assert np.corrcoef((mean - shift) / scale, standard)[0, 1] > 0.95
+    assert (np.abs(std / scale) < 5).all()
+    dist = model.predict_distribution(inputs)
+    spread = std.min()
+    np.testing.assert_allclose(dist.mean, mean, atol=1e-6 * spread)
+    np.testing.assert_allclose(dist.std, std, rtol=1e-5)
+    ends = model.predict_interval(inputs, coverage=0.8)
+    np.testing.assert_allclose(dist.interval(0.8), ends, atol=1e-5 * spread)
+    values = model.nll(inputs, targets)
+    np.testing.assert_allclose(dist.nll(targets), values, atol=1e-4)
+    # An independent route: the density of the two members, in units of the scale.
+    members = dist.standard.members
+    z = (targets - model.scaler_.shift) / model.scaler_.scale
+    density = stats.norm.pdf(z, members.mean, np.exp(0.5 * np.asarray(members.log_variance)))
+    expected = -np.log(density.mean(axis=0)) + np.log(model.scaler_.scale)
+    np.testing.assert_allclose(values, expected, atol=1e-3)
+    covered = (ends[0] < targets) & (targets < ends[1])
+    assert 0.7 < covered.mean() < 0.95
+
+
+def test_exactly_max_steps_are_made():
+    inputs = make_inputs()
+    targets = make_targets(inputs, "gaussian")
+    for steps in (1, 137):
+        settings = SETTINGS | {"max_steps": steps, "patience": 9.0}
+        assert Fisher8Regressor(**settings).fit(inputs, targets).n_iter_ == steps
+
+
+def test_a_bad_row_does_not_end_the_training(monkeypatch):
+    """After one gradient that is not finite the momentum is still good: the recipe's guard."""
+    from fisher8_jax.estimator import _training
+
+    scaled_data = _training._scaled_data
+
+    def with_one_bad_row(rows, scaler):
+        data = scaled_data(rows, scaler)
+        inputs = data.inputs.copy()
+        inputs[7] = np.inf
+        return data._replace(inputs=inputs)
+
+    inputs = make_inputs()
+    targets = make_targets(inputs, "gaussian")
+    monkeypatch.setattr(_training, "_scaled_data", with_one_bad_row)
+    model = Fisher8Regressor(**SETTINGS | {"max_steps": 2000}).fit(inputs, targets)
+    assert model.score(inputs, targets) > 0.8
+
+
+def test_a_fold_without_targets_is_no_perfect_fold():
+    """One row in eighty has a second target: every fold gets some, and none scores 0."""
+    inputs = make_inputs()
+    targets = np.stack([make_targets(inputs, "gaussian"), 5 + inputs[:, 1]], axis=1)
+    targets[10:, 1] = np.nan
+    model = Fisher8Regressor(**SETTINGS).fit(inputs, targets)
+    assert np.isfinite(model.held_out_nll_).all()
+    assert (model.held_out_nll_ != 0).all()
+    assert np.isfinite(model.predict(inputs)).all()
+    only_two = np.full(ROWS, np.nan)
+    only_two[:2] = 1.0, 2.0
+    assert np.isfinite(Fisher8Regressor(**SETTINGS).fit(inputs, only_two).predict(inputs)).all()
+
+
+def test_methods_are_candidates():
+    inputs = make_inputs()
+    targets = make_targets(inputs, "gaussian")
+    model = Fisher8Regressor(**SETTINGS, methods=("radius", "adam")).fit(inputs, targets)
+    assert set(model.candidates_) == {"gaussian, radius", "gaussian, adam"}
+    best = min(model.candidates_, key=model.candidates_.get)
+    assert model.method_ == best.split(", ")[1]
+    assert model.score(inputs, targets) > 0.9
+    with pytest.raises(ValueError, match="`methods` must be one or several of 'radius', 'adam'"):
+        Fisher8Regressor(methods="sgd").fit(inputs, targets)
