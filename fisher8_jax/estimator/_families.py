@@ -15,6 +15,7 @@ from fisher8_jax.families import (
     Gamma,
     Gaussian,
     Laplace,
+    LocationScale,
     LogNormal,
     NegativeBinomial,
     Poisson,
@@ -70,8 +71,6 @@ LIKELIHOODS = {
     # Angles are real numbers, too; that they go round nobody can tell from the data.
     "von_mises": Likelihood(VonMises, "turned", automatic=False),
 }
-
-_UNITS_OF_SUPPORT: dict[str, Units] = {"positive": "scaled"}
 
 
 def choose_likelihoods(
@@ -182,7 +181,9 @@ def _of_class(family: type[Family]) -> Likelihood:
             f"`family` {family.__name__} needs a value for {', '.join(required)}, which the "
             "estimator cannot know. Use `fisher8_jax.training.fit` with a network of your own."
         )
-    return Likelihood(family, _UNITS_OF_SUPPORT.get(family.support, "own"))
+    if issubclass(family, LocationScale) and family.support == "real":
+        return Likelihood(family, "standard")
+    return Likelihood(family, "scaled" if family.support == "positive" else "own")
 
 
 def _has_no_default(field: dataclasses.Field) -> bool:

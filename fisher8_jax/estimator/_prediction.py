@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax._trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._network import Network
-from fisher8_jax.families import Family, VonMises
+from fisher8_jax.families import Predictive, VonMises
 
 # Predictions are made in blocks of one shape: one compiled program for any number of rows, and a
 # row's prediction does not depend on the rows beside it.
@@ -100,8 +101,9 @@ def mean_of(mixture: Mixture) -> Array:
     return mixture.mean
 
 
-@dataclasses.dataclass(frozen=True)
-class Prediction:
+@register_tree
+@dataclasses.dataclass(frozen=True, repr=False)
+class Prediction(Predictive):
     """The predicted distributions of some rows, in the units of the data and in float64.
 
     It answers what a distribution answers. Targets are brought to the units of training in float64
@@ -138,51 +140,75 @@ class Prediction:
         return self.standard.event_shape
 
     @property
-    def members(self) -> Family:
+    def members(self) -> Predictive:
         """The members' own distributions in the units of the data, members first, in float32."""
-        return self.scaler.unscale(self.standard).members
+        mixture = self.scaler.unscale(self.standard)
+        assert isinstance(mixture, Mixture)
+        return mixture.members
 
     @property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Any:
         """The mean of each prediction."""
         return self._back(mean_of(self.standard))
 
     @property
-    def std(self) -> np.ndarray:
+    def std(self) -> Any:
         """The standard deviation of each prediction."""
         return np.asarray(self.standard.std, np.float64) * self.scaler.scale
 
     @property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Any:
         """The variance of each prediction."""
         return self.std**2
 
-    def nll(self, targets: Any, *, constant: bool = True) -> np.ndarray:
+    def nll(self, targets: Any, *, constant: bool = True) -> Any:
         """The negative log-likelihood of each target, with the change of units."""
         values = self.standard.nll(self._forth(targets), constant=constant)
         return np.asarray(values, np.float64) + np.log(self.scaler.scale)
 
-    def cdf(self, targets: Any) -> np.ndarray:
+    def cdf(self, targets: Any) -> Any:
         """The probability of a value at most `targets`."""
         return np.asarray(self.standard.cdf(self._forth(targets)), np.float64)
 
-    def quantile(self, probability: Any) -> np.ndarray:
+    def quantile(self, probability: Any) -> Any:
         """The value whose cdf is `probability`."""
         return self._back(self.standard.quantile(jnp.asarray(probability, jnp.float32)))
 
-    def interval(self, coverage: float) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, coverage: float) -> Any:
         """The ends of the central interval of probability `coverage`."""
         tail = 0.5 * (1 - coverage)
         shape = self.batch_shape
         return self.quantile(np.full(shape, tail)), self.quantile(np.full(shape, 1 - tail))
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> np.ndarray:
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Any:
         """Independent draws."""
         return self._back(self.standard.sample(key, sample_shape))
+
+    def residual(self, targets: Any) -> Any:
+        """`targets - mean`, from differences in the units of training."""
+        scale = np.asarray(self.scaler.scale)
+        return np.asarray(self.standard.residual(self._forth(targets)), np.float64) * scale
+
+    def z_score(self, targets: Any) -> Any:
+        """The residual in predicted standard deviations."""
+        return np.asarray(self.standard.z_score(self._forth(targets)), np.float64)
+
+    def crps(self, targets: Any) -> Any:
+        """The continuous ranked probability score, in the units of the data."""
+        values = self.standard.crps(self._forth(targets))
+        return np.asarray(values, np.float64) * np.asarray(self.scaler.scale)
+
+    def is_finite(self) -> Array:
+        """Where all parameters of a prediction are finite."""
+        return self.standard.is_finite()
+
+    def __getitem__(self, index: Any) -> "Prediction":
+        """The predictions of some rows."""
+        return Prediction(self.standard[index], self.scaler)
 
     def _forth(self, targets: Any) -> Array:
         values = (np.asarray(targets, np.float64) - self.scaler.shift) / self.scaler.scale
         return jnp.asarray(values, jnp.float32)
 
-    def _back(self, values: Array) -> np.ndarray:
+    def _back(self, values: Array) -> Any:
         return np.asarray(values, np.float64) * self.scaler.scale + self.scaler.shift

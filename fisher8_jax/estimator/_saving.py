@@ -68,7 +68,7 @@ def load_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
     """`read_estimator`; an artifact that lacks something of an estimator is an `ArtifactError`."""
     try:
         return read_estimator(cls, path)
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ArtifactError(f"{str(path)!r} holds no whole {_KIND}: {error!r}.") from error
 
 
