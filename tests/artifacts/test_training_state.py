@@ -2,11 +2,9 @@
 
 import os
 import pathlib
-import random
 import signal
 import subprocess
 import sys
-import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -69,25 +67,6 @@ def test_kill_9_and_resume_to_the_same_result(tmp_path):
     assert rest[-1] == 59
     check_equal(tmp_path / "whole.npz", tmp_path / "cut.npz")
     assert names(tmp_path / "cut") == names(tmp_path / "whole") == ["55", "60", "run.json"]
-
-
-@pytest.mark.slow
-def test_killed_at_twenty_random_moments_the_result_is_the_same(tmp_path):
-    """One training, killed twenty times before its end; with no pause, so also while saving."""
-    run_until(tmp_path / "whole", tmp_path / "whole.npz", None, 0)
-    moments = random.Random(0)
-    for _ in range(20):
-        process = start(tmp_path / "cut", tmp_path / "cut.npz", 0.01)
-        try:
-            process.stdout.readline()  # the first step
-            time.sleep(moments.uniform(0, 0.15))
-        finally:
-            process.kill()
-            process.communicate(timeout=TIMEOUT_SECONDS)
-    rest = run_until(tmp_path / "cut", tmp_path / "cut.npz", None, 0)
-    assert rest[0] > 0
-    check_equal(tmp_path / "whole.npz", tmp_path / "cut.npz")
-    assert names(tmp_path / "cut") == ["55", "60", "run.json"]
 
 
 def test_a_finished_run_is_not_run_again(tmp_path):
