@@ -79,21 +79,26 @@ def plain_loop(recipe: Recipe, fold: int, rate: float, penalty=lambda params: 0.
     memory = objective.init(predict(params, inputs))
     optimizer = recipe.optimizer(jnp.float32(rate))
     optimizer_state = optimizer.init(params)
-    for step in range(STEPS):
-        if schedule.new_epoch[step]:
-            memory = objective.refresh(memory, predict(params, inputs))
-        rows = schedule.rows[step, fold]
-        key = jax.random.fold_in(jax.random.key(np.uint32(fold)), step)
+    refresh = jax.jit(lambda memory, params: objective.refresh(memory, predict(params, inputs)))
 
-        def loss(params, rows=rows, key=key, memory=memory):
+    @jax.jit
+    def descend(params, optimizer_state, memory, rows, key, rate):
+        def loss(params):
             dist = predict(params, inputs[rows])
             values = objective.values(memory, dist, targets[rows], indices=rows, key=key)
             return values.mean() + penalty(params)
 
-        optimizer = recipe.optimizer(jnp.float32(rate) * schedule.factor[step])
-        gradients = jax.grad(loss)(params)
-        updates, optimizer_state = optimizer.update(gradients, optimizer_state, params)
-        params = optax.apply_updates(params, updates)
+        optimizer = recipe.optimizer(rate)
+        updates, optimizer_state = optimizer.update(jax.grad(loss)(params), optimizer_state, params)
+        return optax.apply_updates(params, updates), optimizer_state
+
+    for step in range(STEPS):
+        if schedule.new_epoch[step]:
+            memory = refresh(memory, params)
+        rows = schedule.rows[step, fold]
+        key = jax.random.fold_in(jax.random.key(np.uint32(fold)), step)
+        now = jnp.float32(rate) * schedule.factor[step]
+        params, optimizer_state = descend(params, optimizer_state, memory, rows, key, now)
     return params
 
 
