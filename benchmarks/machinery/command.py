@@ -1,8 +1,7 @@
 """What commands share: their options, running the cells that are missing, and being interrupted.
 
-A *job* is picklable, computes one or several cells in a worker and tells their names and specs as
-`job.cells`. What is stored is never computed again, so a command that was interrupted is started
-again with the same words.
+A *job* is picklable and computes one or several cells in a worker. What is stored is never computed
+again, so a command that was interrupted is started again with the same words.
 """
 
 import argparse
@@ -11,7 +10,7 @@ import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from benchmarks.machinery.console import console, stored_bar
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
@@ -26,16 +25,12 @@ class InterruptedRunError(KeyboardInterrupt):
     """Ctrl-C; the message says what is stored and how to go on."""
 
 
-class Job(Protocol):
-    """What `run_missing` asks of a job."""
-
-    @property
-    def cells(self) -> Mapping[str, Mapping[str, Any]]:
-        """The spec of every cell the job writes, by its name."""
-        ...
+Job = TypeVar("Job")
 
 
-AnyJob = TypeVar("AnyJob", bound=Job)
+def one_cell(job: Any) -> dict[str, Mapping[str, Any]]:
+    """The cell of a job that writes one: its name is `job.cell`, what defines it `job.spec`."""
+    return {job.cell: job.spec}
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, *, cache: bool = False) -> None:
@@ -58,12 +53,13 @@ def check_names(option: str, chosen: Sequence[str], known: Sequence[str]) -> lis
 
 def run_missing(
     function: str,
-    jobs: Sequence[AnyJob],
+    jobs: Sequence[Job],
     args: argparse.Namespace,
     *,
     title: str,
-    work: Callable[[AnyJob], float] = lambda job: 1.0,
-    is_whole: Callable[[AnyJob, dict[str, Any]], bool] = lambda job, result: True,
+    cells: Callable[[Job], Mapping[str, Mapping[str, Any]]] = one_cell,
+    work: Callable[[Job], float] = lambda job: 1.0,
+    is_whole: Callable[[Job, dict[str, Any]], bool] = lambda job, result: True,
 ) -> None:
     """Runs the jobs that have a missing cell and prints what it took.
 
@@ -74,6 +70,7 @@ def run_missing(
         jobs: everything that was asked for.
         args: with `results` and `workers`, see `add_run_arguments`.
         title: of the progress bar.
+        cells: the specs of the cells that a job writes, by their names.
         work: the size of a job, in the units that `function` reports.
         is_whole: False for a stored result that the job would add to.
 
@@ -81,7 +78,7 @@ def run_missing(
         InterruptedRunError: Ctrl-C was pressed.
     """
     store = Store(args.results)
-    wanted = {name: (job, spec) for job in jobs for name, spec in job.cells.items()}
+    wanted = {name: (job, spec) for job in jobs for name, spec in cells(job).items()}
 
     def is_stored(name: str) -> bool:
         job, spec = wanted[name]
@@ -90,7 +87,7 @@ def run_missing(
 
     _name_damage(store, wanted)
     missing = {name for name in wanted if not is_stored(name)}
-    open_jobs = [job for job in jobs if not missing.isdisjoint(job.cells)]
+    open_jobs = [job for job in jobs if not missing.isdisjoint(cells(job))]
     if not open_jobs:
         console.print(f"All {len(wanted)} cells are stored below {store.root}.")
         return
@@ -116,7 +113,7 @@ def run_missing(
     )
 
 
-def _run_by_name(name: str, job: Job, report: Report) -> None:
+def _run_by_name(name: str, job: Any, report: Report) -> None:
     pkgutil.resolve_name(f"benchmarks.experiments.{name}")(job, report)
 
 

@@ -41,11 +41,6 @@ class Job(NamedTuple):
         }
 
     @property
-    def cells(self) -> dict[str, dict[str, Any]]:
-        """The one cell of the job."""
-        return {self.cell: self.spec}
-
-    @property
     def command(self) -> str:
         """What computes it."""
         ladder, seeds = (" ".join(map(str, values)) for values in (self.ladder, self.seeds))

@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
 
         measure(store)
     else:
-        run_missing("radius.jobs:run_job", make_jobs(args), args, title="KL radius", work=_work)
+        jobs, cells = make_jobs(args), RadiusJob.cells
+        run_missing("radius.jobs:run_job", jobs, args, title="KL radius", cells=cells, work=_work)
     return _print_tables(store, args.seed, args.picture)
 
 

@@ -63,7 +63,6 @@ class RadiusJob(NamedTuple):
         place = {"experiment": self.experiment, "variant": variant, "dataset": self.dataset}
         return place | settings | {"seed": self.seed}
 
-    @property
     def cells(self) -> dict[str, dict[str, Any]]:
         """All cells of the job."""
         return {self.cell(variant): self.spec(variant) for variant in self.variants}

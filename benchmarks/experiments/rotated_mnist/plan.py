@@ -158,11 +158,6 @@ class Job(NamedTuple):
         }
 
     @property
-    def cells(self) -> dict[str, dict[str, Any]]:
-        """The one cell of the job."""
-        return {self.cell: self.spec}
-
-    @property
     def command(self) -> str:
         """The shortest command that computes this result."""
         setting = SETTINGS[self.method]

@@ -92,11 +92,6 @@ class Job(NamedTuple):
         }
 
     @property
-    def cells(self) -> dict[str, dict[str, Any]]:
-        """The one cell of the job."""
-        return {self.cell: self.spec}
-
-    @property
     def command(self) -> str:
         """What computes it."""
         choice = f"--noises {self.noise} --methods {self.method} --setting {self.setting}"

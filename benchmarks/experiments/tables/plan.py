@@ -32,11 +32,6 @@ class Job(NamedTuple):
         return {"model": self.model, "dataset": self.dataset, "seed": self.seed}
 
     @property
-    def cells(self) -> dict[str, dict[str, object]]:
-        """The one cell of the job."""
-        return {self.cell: self.spec}
-
-    @property
     def command(self) -> str:
         """The shortest command that computes it."""
         seed = "" if self.seed == 0 else f" --seed {self.seed}"
@@ -65,11 +60,6 @@ class TimesJob(NamedTuple):
     def spec(self) -> dict[str, object]:
         """What defines the cell."""
         return {"dataset": self.dataset, "seed": self.seed, "models": list(MODELS)}
-
-    @property
-    def cells(self) -> dict[str, dict[str, object]]:
-        """The one cell of the job."""
-        return {self.cell: self.spec}
 
     @property
     def command(self) -> str:

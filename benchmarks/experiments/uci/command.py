@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs what is missing and says what it took."""
-    run_missing("uci.jobs:run_job", make_jobs(args), args, title="UCI", work=_work)
+    jobs = make_jobs(args)
+    run_missing("uci.jobs:run_job", jobs, args, title="UCI", cells=Job.cells, work=_work)
     console.print("`python -m benchmarks report` shows the cells beside the published tables.")
     return 0
 

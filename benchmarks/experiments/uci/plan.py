@@ -54,7 +54,6 @@ class Job(NamedTuple):
             "seed": self.seed,
         }
 
-    @property
     def cells(self) -> dict[str, dict[str, Any]]:
         """All cells of the job."""
         return {self.cell(rate): self.spec(rate) for rate in self.rates}

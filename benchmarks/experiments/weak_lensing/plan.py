@@ -74,11 +74,6 @@ class Job(NamedTuple):
         return f"weak_lensing/{self.maps}-{self.size}/{self.method}-seed{self.seed}"
 
     @property
-    def cells(self) -> dict[str, dict[str, Any]]:
-        """The one cell of the job."""
-        return {self.cell: self.spec}
-
-    @property
     def command(self) -> str:
         """The shortest command that computes this result."""
         words = ["python -m benchmarks weak_lensing", f"--maps {self.maps}"]
