@@ -33,6 +33,13 @@ SIMPLE_NAMES = {
     *dir(fisher8_jax.Gaussian),  # an error may name a method that a distribution has or lacks
     *dir(builtins),
 }
+# What a user passes has the name of an argument: `predict`, `network`, `optimizer`.
+ARGUMENTS = {
+    node.arg
+    for path in LIBRARY
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.arg)
+}
 MODULES = {
     "fisher8_jax": fisher8_jax,
     "jax": jax,
@@ -163,7 +170,7 @@ def recommended(code: str) -> set[str]:
     classes = {n.id for n in nodes if isinstance(n, ast.Name) and re.match(r"[A-Z]\w*[a-z]", n.id)}
     dotted = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
     known = {name for name in dotted if re.fullmatch(rf"({'|'.join(MODULES)})(\.\w+)+", name)}
-    return (called | classes | known) - {"x", "network", "predict", "optimizer"}
+    return (called | classes | known) - ARGUMENTS
 
 
 def resolve(dotted: str) -> object:
