@@ -4,11 +4,14 @@ pandas and polars are never imported: a frame can only come from a program that 
 """
 
 import sys
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 Kind = Literal["number", "category", "time"]
+
+# A matrix of numbers, or a data frame of a package that is not imported here.
+Table: TypeAlias = Any
 
 # A name that no level of a category has: missing is a level of its own.
 MISSING = "\0missing"
@@ -28,12 +31,12 @@ class Column(NamedTuple):
     values: np.ndarray
 
 
-def is_frame(table: Any) -> bool:
+def is_frame(table: Table) -> bool:
     """Whether `table` is a data frame of pandas or polars."""
     return _is_from("pandas", table) or _is_from("polars", table)
 
 
-def columns_of_frame(frame: Any) -> list[Column]:
+def columns_of_frame(frame: Table) -> list[Column]:
     """The columns of a data frame."""
     read = _read_polars if _is_from("polars", frame) else _read_pandas
     return [read(str(name), frame[name]) for name in frame.columns]
@@ -44,7 +47,7 @@ def columns_of_array(array: np.ndarray) -> list[Column]:
     return [Column(f"x{index}", "number", array[:, index]) for index in range(array.shape[1])]
 
 
-def _is_from(package: str, table: Any) -> bool:
+def _is_from(package: str, table: Table) -> bool:
     module = sys.modules.get(package)
     return module is not None and isinstance(table, module.DataFrame)
 

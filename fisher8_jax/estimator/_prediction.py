@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from fisher8_jax._trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
@@ -161,16 +162,16 @@ class Prediction(Predictive):
         """The variance of each prediction."""
         return self.std**2
 
-    def nll(self, targets: Any, *, constant: bool = True) -> Any:
+    def nll(self, targets: ArrayLike, *, constant: bool = True) -> Any:
         """The negative log-likelihood of each target, with the change of units."""
         values = self.standard.nll(self._forth(targets), constant=constant)
         return np.asarray(values, np.float64) + np.log(self.scaler.scale)
 
-    def cdf(self, targets: Any) -> Any:
+    def cdf(self, targets: ArrayLike) -> Any:
         """The probability of a value at most `targets`."""
         return np.asarray(self.standard.cdf(self._forth(targets)), np.float64)
 
-    def quantile(self, probability: Any) -> Any:
+    def quantile(self, probability: ArrayLike) -> Any:
         """The value whose cdf is `probability`."""
         return self._back(self.standard.quantile(jnp.asarray(probability, jnp.float32)))
 
@@ -184,16 +185,16 @@ class Prediction(Predictive):
         """Independent draws."""
         return self._back(self.standard.sample(key, sample_shape))
 
-    def residual(self, targets: Any) -> Any:
+    def residual(self, targets: ArrayLike) -> Any:
         """`targets - mean`, from differences in the units of training."""
         scale = np.asarray(self.scaler.scale)
         return np.asarray(self.standard.residual(self._forth(targets)), np.float64) * scale
 
-    def z_score(self, targets: Any) -> Any:
+    def z_score(self, targets: ArrayLike) -> Any:
         """The residual in predicted standard deviations."""
         return np.asarray(self.standard.z_score(self._forth(targets)), np.float64)
 
-    def crps(self, targets: Any) -> Any:
+    def crps(self, targets: ArrayLike) -> Any:
         """The continuous ranked probability score, in the units of the data."""
         values = self.standard.crps(self._forth(targets))
         return np.asarray(values, np.float64) * np.asarray(self.scaler.scale)
@@ -206,7 +207,7 @@ class Prediction(Predictive):
         """The predictions of some rows."""
         return Prediction(self.standard[index], self.scaler)
 
-    def _forth(self, targets: Any) -> Array:
+    def _forth(self, targets: ArrayLike) -> Array:
         values = (np.asarray(targets, np.float64) - self.scaler.shift) / self.scaler.scale
         return jnp.asarray(values, jnp.float32)
 

@@ -1,10 +1,12 @@
 """A regressor with scikit-learn's conventions that also says how sure it is."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -21,6 +23,7 @@ from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._families import choose_likelihoods, find_likelihood
 from fisher8_jax.estimator._frames import (
     Column,
+    Table,
     columns_of_array,
     columns_of_frame,
     is_frame,
@@ -132,7 +135,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.show_progress = show_progress
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains the ensemble.
 
         Args:
@@ -167,7 +170,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         self.n_iter_ = best.trained.steps
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:  # noqa: N803
+    def predict(self, X: Table, return_std: bool = False) -> Any:
         """The mean of the prediction, and with `return_std` its standard deviation too."""
         mean, std, _, _ = self._run(predict_moments, X)
         mean = self._to_units(mean)
@@ -175,7 +178,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
             mean = np.pi - np.mod(np.pi - mean, 2 * np.pi)
         return (mean, std * np.asarray(self.scaler_.scale)) if return_std else mean
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
+    def predict_interval(self, X: Table, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds a new target with probability `coverage`.
 
         Args:
@@ -190,7 +193,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         low, high = self.predict_quantile(X, (tail, 1 - tail))
         return low, high
 
-    def predict_quantile(self, X: Any, probabilities: Any) -> tuple[np.ndarray, ...]:  # noqa: N803
+    def predict_quantile(self, X: Table, probabilities: Sequence[float]) -> tuple[np.ndarray, ...]:
         """The values that new targets stay below with given probabilities.
 
         Args:
@@ -205,7 +208,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         levels = jnp.asarray(probabilities, jnp.float32)
         return tuple(map(self._to_units, self._run(predict_quantiles, X, extra=(levels,))))
 
-    def predict_uncertainty(self, X: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
+    def predict_uncertainty(self, X: Table) -> tuple[np.ndarray, np.ndarray]:
         """The two parts of the variance: noise in the data, and disagreement of the members.
 
         Returns:
@@ -216,13 +219,13 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         aleatoric, epistemic = (part * np.asarray(self.scaler_.scale) ** 2 for part in parts)
         return aleatoric, epistemic
 
-    def predict_distribution(self, X: Any) -> Prediction:  # noqa: N803
+    def predict_distribution(self, X: Table) -> Prediction:
         """The predictive distribution in the units of the targets."""
         inputs = map(jnp.asarray, self._check_inputs(X))
         mixture: Mixture = predict_mixture(self._network(), self.params_, *inputs)
         return Prediction(mixture, self.scaler_)
 
-    def nll(self, X: Any, y: Any) -> np.ndarray:  # noqa: N803
+    def nll(self, X: Table, y: ArrayLike) -> np.ndarray:
         """The negative log-likelihood of each target, nan where it is missing.
 
         Args:
@@ -292,9 +295,9 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
 
     def _check_data(
         self,
-        X: Any,  # noqa: N803
-        y: Any,
-        sample_weight: Any,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
     ) -> tuple[list[Column], np.ndarray, np.ndarray]:
         if y is None:
             raise ValueError(
@@ -309,13 +312,13 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         )
         return columns, targets, weights
 
-    def _check_inputs(self, X: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
+    def _check_inputs(self, X: Table) -> tuple[np.ndarray, np.ndarray]:
         """Encoded rows, and how far each lies outside the data."""
         check_is_fitted(self)
         columns = self._columns(X, reset=False)
         return self.encoder_.transform(columns), self.encoder_.outside(columns)
 
-    def _columns(self, X: Any, *, reset: bool) -> list[Column]:  # noqa: N803
+    def _columns(self, X: Table, *, reset: bool) -> list[Column]:
         """The checked columns of a table."""
         check_unmasked("X", X)
         if is_frame(X):
@@ -334,11 +337,17 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         )
         return columns_of_array(array)
 
+    def _moments_of(self, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation for columns that are checked already."""
+        rows = self.encoder_.transform(columns), self.encoder_.outside(columns)
+        mean, std, _, _ = in_blocks(predict_moments, self._network(), self.params_, *rows)
+        return self._to_units(mean), std * np.asarray(self.scaler_.scale)
+
     def _network(self) -> Network:
         family = find_likelihood(self.family_, self.family).family
         return Network(check_hidden(self.hidden_layer_sizes), link_of(family), self.target_shape_)
 
-    def _run(self, program: Any, X: Any, extra: tuple = ()) -> list[np.ndarray]:  # noqa: N803
+    def _run(self, program: Any, X: Table, extra: tuple = ()) -> list[np.ndarray]:
         rows = self._check_inputs(X)
         return in_blocks(program, self._network(), self.params_, *rows, extra=extra)
 
@@ -346,7 +355,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         return values * np.asarray(self.scaler_.scale) + np.asarray(self.scaler_.shift)
 
 
-def _check_targets(y: Any) -> np.ndarray:
+def _check_targets(y: ArrayLike) -> np.ndarray:
     check_unmasked("y", y)
     return check_array(
         y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"

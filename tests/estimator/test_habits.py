@@ -1,0 +1,94 @@
+"""Scorers by name, pipelines, importance: what users of scikit-learn are used to."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fisher8_jax.estimator import (
+    SCORERS,
+    Fisher8Regressor,
+    last_step,
+    neg_crps,
+    neg_interval_score,
+    neg_nll,
+    permutation_importance,
+)
+
+SETTINGS = {"n_members": 1, "max_steps": 800, "hidden_layer_sizes": (16,), "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def default_jax():
+    with jax.enable_x64(False), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def make_data(seed=0, rows=300):
+    rng = np.random.default_rng(seed)
+    inputs = rng.uniform(-1, 1, (rows, 3))
+    return inputs, 3 * inputs[:, 0] + np.exp(2 * inputs[:, 1] - 2) * rng.normal(size=rows)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with jax.enable_x64(False), jax.numpy_rank_promotion("allow"):
+        return Fisher8Regressor(**SETTINGS).fit(*make_data())
+
+
+def test_scores_are_those_of_the_textbook(fitted):
+    inputs, targets = make_data(seed=1)
+    targets[0] = np.nan
+    known = slice(1, None)
+    mean, std = fitted.predict(inputs, return_std=True)
+    z = ((targets - mean) / std)[known]
+    nll = -stats.norm.logpdf(z) + np.log(std[known])
+    np.testing.assert_allclose(neg_nll(fitted, inputs, targets), -nll.mean(), rtol=1e-4)
+    crps = std[known] * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - np.pi**-0.5)
+    np.testing.assert_allclose(neg_crps(fitted, inputs, targets), -crps.mean(), rtol=1e-3)
+    low, high = (mean + sign * stats.norm.ppf(0.95) * std for sign in (-1, 1))
+    fine = np.maximum(low - targets, 0) + np.maximum(targets - high, 0)
+    score = (high - low + 2 / 0.1 * fine)[known].mean()
+    np.testing.assert_allclose(neg_interval_score(fitted, inputs, targets), -score, rtol=1e-3)
+
+
+def test_searches_use_the_scores_by_name():
+    inputs, targets = make_data()
+    model = Fisher8Regressor(**SETTINGS | {"max_steps": 100})
+    assert np.isfinite(cross_val_score(model, inputs, targets, scoring=neg_nll, cv=2)).all()
+    grid = {"max_kl": [0.1, 0.3]}
+    search = GridSearchCV(model, grid, scoring=dict(SCORERS), refit="neg_nll", cv=2)
+    found = search.fit(inputs, targets).cv_results_
+    for name in ("neg_nll", "neg_crps", "neg_interval_score"):
+        assert np.isfinite(found[f"mean_test_{name}"]).all()
+
+
+def test_pipelines_lead_to_intervals_and_distributions():
+    inputs, targets = make_data()
+    scaler = StandardScaler().set_output(transform="pandas")
+    pipeline = make_pipeline(scaler, Fisher8Regressor(**SETTINGS)).fit(inputs, targets)
+    mean, std = pipeline.predict(inputs, return_std=True)
+    regressor, rows = last_step(pipeline, inputs)
+    low, high = regressor.predict_interval(rows)
+    assert (low < mean).all()
+    assert (mean < high).all()
+    np.testing.assert_allclose(regressor.predict_distribution(rows).std, std, rtol=1e-5)
+    assert np.isfinite(neg_nll(pipeline, inputs, targets))
+
+
+def test_importance_tells_mean_from_spread(fitted):
+    inputs, targets = make_data(seed=1)
+    targets[3] = np.nan
+    found = permutation_importance(fitted, inputs, targets, n_repeats=2)
+    assert found.names == ("x0", "x1", "x2")
+    assert np.argmax(found.mean) == 0
+    assert np.argmax(found.spread) == 1
+    assert abs(found.mean[2]) < 0.1 * found.mean[0]
+    assert found.table().splitlines()[1].startswith("x0")
+    with pytest.raises(ValueError, match="`y` must have one column, got shape"):
+        permutation_importance(fitted, inputs, targets[:, None])
+    with pytest.raises(ValueError, match="n_repeats"):
+        permutation_importance(fitted, inputs, targets, n_repeats=0)
