@@ -10,8 +10,10 @@ before anything is allocated, and whatever is wrong is an `ArtifactError`.
 
 import contextlib
 import hashlib
+import io
 import json
 import math
+import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +63,17 @@ class _BrokenRuleError(ValueError):
     """What a file says contradicts the format."""
 
 
+class _BoundedReader(io.BufferedReader):
+    """Asks for no more than there is: a damaged directory may speak of gigabytes.
+
+    A plain file allocates what it is asked for before it looks how much it has.
+    """
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        rest = max(0, os.fstat(self.fileno()).st_size - self.tell())
+        return super().read(rest if size is None or size < 0 else min(size, rest))
+
+
 def is_exact(dtype: np.dtype) -> bool:
     """True if arrays of this dtype come back to the bit."""
     # By equality: a big-endian dtype and a structured one have the names of others.
@@ -95,7 +108,7 @@ def digest_of(array: np.ndarray) -> str:
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[zipfile.ZipFile]:
     """The open archive; whatever goes wrong in the block is an `ArtifactError`."""
-    with path.open("rb") as file:
+    with _BoundedReader(io.FileIO(path)) as file:
         is_zip = file.read(2) == b"PK"
         file.seek(0)
         try:

@@ -223,6 +223,14 @@ def _encrypted(members: dict[str, bytes]) -> bytes:
     return bytes(content)
 
 
+def _packed_size(members: dict[str, bytes]) -> bytes:
+    """A header that says to take 1 GB in the archive, though not when unpacked."""
+    content = bytearray(_pack(members, _body(members)))
+    place = content.index(b"PK\x01\x02") + 20
+    content[place : place + 4] = (2**30).to_bytes(4, "little")
+    return bytes(content)
+
+
 def _raw_header(text: bytes) -> Callable[[dict[str, bytes]], bytes]:
     def craft(members: dict[str, bytes]) -> bytes:
         buffer = io.BytesIO()
@@ -252,6 +260,7 @@ CRAFTS: list[Callable[[dict[str, bytes]], bytes]] = [
     _twice,
     _overlapping,
     _encrypted,
+    _packed_size,
     _raw_header(b"[" * 1_000_000),
     _raw_header(b'{"body": {"a": NaN}, "sha256": ""}'),
     _raw_header(b'{"body": ' + b"9" * 100_000 + b"}"),
