@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -114,31 +113,30 @@ def best_count_family(points: Predictions) -> tuple[str, float]:
         Its name and the nats per target that it gains over the Poisson.
     """
     targets, mean = jnp.asarray(points.targets), jnp.asarray(points.mean)
-    poisson = float(Poisson(jnp.log(mean)).nll(targets).mean())
-    candidates: dict[str, tuple[Callable[[Array], Array], np.ndarray]] = {
-        "NegativeBinomial": (
-            lambda value: _negative_binomial(targets, mean, value),
-            np.linspace(-4.0, 6.0, 41),
-        ),
-        "ZeroInflatedPoisson": (
-            lambda value: _zero_inflated(targets, mean, value),
-            np.linspace(-5.0, 4.0, 41),
-        ),
+    poisson, *others = _count_likelihoods(targets, mean)
+    gains = {
+        name: float(poisson) - float(np.nanmin(values))
+        for name, values in zip(("NegativeBinomial", "ZeroInflatedPoisson"), others, strict=True)
     }
-    gains = {}
-    for name, (nll, grid) in candidates.items():
-        values = np.asarray(jax.lax.map(nll, jnp.asarray(grid, mean.dtype)))
-        gains[name] = poisson - float(np.nanmin(values))
     best = max(gains, key=lambda name: gains[name])
     return best, gains[best]
 
 
-def _negative_binomial(targets: Array, mean: Array, log_concentration: Array) -> Array:
-    concentration = jnp.full_like(mean, log_concentration)
-    return NegativeBinomial(jnp.log(mean), concentration).nll(targets).mean()
+@jax.jit
+def _count_likelihoods(targets: Array, mean: Array) -> tuple[Array, Array, Array]:
+    """Mean NLL of the Poisson, and of its rivals over a grid of their common parameter."""
 
+    def negative_binomial(log_concentration: Array) -> Array:
+        concentration = jnp.full_like(mean, log_concentration)
+        return NegativeBinomial(jnp.log(mean), concentration).nll(targets).mean()
 
-def _zero_inflated(targets: Array, mean: Array, logit: Array) -> Array:
-    # The rate is raised so that the mean of the counts stays as predicted.
-    rate = jnp.log(mean) + jax.nn.softplus(logit)
-    return ZeroInflatedPoisson(jnp.full_like(mean, logit), rate).nll(targets).mean()
+    def zero_inflated(logit: Array) -> Array:
+        # The rate is raised so that the mean of the counts stays as predicted.
+        rate = jnp.log(mean) + jax.nn.softplus(logit)
+        return ZeroInflatedPoisson(jnp.full_like(mean, logit), rate).nll(targets).mean()
+
+    return (
+        Poisson(jnp.log(mean)).nll(targets).mean(),
+        jax.lax.map(negative_binomial, jnp.linspace(-4.0, 6.0, 41, dtype=mean.dtype)),
+        jax.lax.map(zero_inflated, jnp.linspace(-5.0, 4.0, 41, dtype=mean.dtype)),
+    )

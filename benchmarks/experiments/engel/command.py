@@ -4,8 +4,9 @@ Engel's data (235 Belgian households, 1857) come with statsmodels. Spending on f
 income, and so does its spread: the smallest real example that needs a predicted variance. Plain NLL
 and Fisher8 train the same small network for the same few steps at several learning rates; Fisher8
 with the KL radius has none. All run on twenty random splits at once. The network sees the logarithm
-of the income, since few households have much of it. The table gives test scores over the splits,
-the picture the fits of the first split with their bands.
+of the income, since few households have much of it. The table gives test scores over the splits;
+the picture shows the first split's fits of each method at the rate with its best test NLL, above a
+rate at which it does badly, and the methods that need no rate.
 """
 
 import argparse
@@ -64,11 +65,21 @@ class Splits(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """One method: test scores (rates, splits) and the first split's fit at the first rate."""
+    """One method: test scores (rates, splits) and the first split's fit at every rate."""
 
     learning_rates: list[float]
     scores: dict[str, np.ndarray]
-    fit: Callable[[Array], Gaussian]
+    fits: list[Callable[[Array], Gaussian]]
+
+    def best_and_worst(self) -> tuple[int, int]:
+        """Positions of the rates with the lowest and the highest mean test NLL.
+
+        A rate at which a split diverged counts as worse than any other, but is not drawn: the worst
+        one is the worst whose first split can be drawn.
+        """
+        nll = np.where(np.isfinite(self.scores["nll"]), self.scores["nll"], np.inf).mean(axis=1)
+        drawable = np.isfinite(self.scores["nll"][:, 0])
+        return int(np.argmin(nll)), int(np.argmax(np.where(drawable, nll, -np.inf)))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
             trained[name] = train_and_score(recipe, splits, rates, args, advance)
     show(trained, args.steps)
     save_picture(trained, splits, args.picture)
+    console.print(difference(trained))
     console.print(f"The fits of the first split with their bands: {args.picture}")
     return 0
 
@@ -133,12 +145,14 @@ def train_and_score(
         advance(steps)
     predict = functools.partial(predict_in_francs, recipe, splits)
     scores = score_lanes(predict, state.params, splits, split_of_lane)
-    first_lane = jax.tree.map(lambda leaf: leaf[0], state.params)
+    firsts = [
+        jax.tree.map(lambda leaf, i=i: leaf[i * SPLITS], state.params) for i in range(len(rates))
+    ]
     shape = (len(rates), SPLITS)
     return Trained(
         rates,
         {name: np.asarray(scores[name]).reshape(shape) for name in SCORES},
-        functools.partial(fit_of_first_split, predict, first_lane, splits),
+        [functools.partial(fit_of_first_split, predict, lane, splits) for lane in firsts],
     )
 
 
@@ -213,32 +227,68 @@ def show(trained: dict[str, Trained], steps: int) -> None:
     )
 
 
+def difference(trained: dict[str, Trained]) -> str:
+    """What the table says, in words: the best rates beside each other, and the others."""
+    lines = ["Mean test NLL at the best rate, and what the worst one drawn costs:"]
+    for name, result in trained.items():
+        best, worst = result.best_and_worst()
+        if len(result.learning_rates) == 1:
+            lines.append(f"  {name}: {_mean_nll(result, best)}, without a rate to choose")
+            continue
+        bad = f"{_mean_nll(result, worst)} at {result.learning_rates[worst]:g}"
+        lines.append(
+            f"  {name}: {_mean_nll(result, best)} at {result.learning_rates[best]:g}, {bad}"
+        )
+    return "\n".join(lines)
+
+
+def _mean_nll(result: Trained, position: int) -> str:
+    nll = result.scores["nll"][position]
+    diverged = int(np.sum(~np.isfinite(nll)))
+    return f"{nll.mean():.3f}" if not diverged else f"{diverged} of {nll.size} splits diverge"
+
+
 def save_picture(trained: dict[str, Trained], splits: Splits, path: pathlib.Path) -> None:
-    """One panel per method: data, mean and bands."""
+    """The fits at the best rates in one row, at the worst ones below; without a rate one panel."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
+    figure, axes = plt.subplots(
+        2, len(trained), figsize=(4.0 * len(trained), 6.6), sharex=True, sharey=True,
+        layout="constrained",
+    )  # fmt: skip
+    for column, (name, result) in zip(axes.T, trained.items(), strict=True):
+        best, worst = result.best_and_worst()
+        for ax, position, word in zip(column, (best, worst), ("best", "worst"), strict=True):
+            if len(result.learning_rates) == 1 and ax is column[1]:
+                ax.set_axis_off()
+                continue
+            draw_fit(ax, result.fits[position], splits)
+            rate = f"{word} rate, {result.learning_rates[position]:g}"
+            ax.set_title(f"{name}: {'no rate' if len(result.learning_rates) == 1 else rate}")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("food expenditure in francs")
+    for ax in (*axes[1, :-1], axes[0, -1]):
+        ax.set_xlabel("income in francs")
+    axes[0, -1].tick_params(labelbottom=True)
+    axes[1, -1].legend(*axes[0, 0].get_legend_handles_labels(), loc="center", frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_fit(ax: Any, fit: Callable[[Array], Gaussian], splits: Splits) -> None:
+    """Data, mean and bands of the first split; all of the bands is inside the axes."""
     from fisher8_jax.plots import plot_fit
 
-    panels = len(trained)
-    figure, axes = plt.subplots(1, panels, figsize=(4.2 * panels, 3.8), sharey=True)
-    rows, test = splits.train[0] * 1, splits.test[0] * 1
+    rows, test = (np.array(part[0]) for part in (splits.train, splits.test))
     for part in (rows, test):
         part[:, 0] = np.exp(part[:, 0])
     income = jnp.geomspace(rows[:, 0].min(), rows[:, 0].max(), 200, dtype=jnp.float32)
-    for ax, (name, result) in zip(axes, trained.items(), strict=True):
-        plot_fit(result.fit(income), income, ax=ax)
-        ax.plot(*rows.T, ".", color="0.35", markersize=3, label="training")
-        ax.plot(*test.T, "x", color="black", markersize=4, label="test")
-        rate = result.learning_rates[0]
-        title = name if len(result.learning_rates) == 1 else f"{name}, learning rate {rate:g}"
-        ax.set(title=title, xlabel="income in francs", ylabel="", ylim=(0, 2400))
-        ax.legend().remove()  # one is enough
-    axes[0].set(ylabel="food expenditure in francs")
-    axes[0].legend(loc="upper left", fontsize="small")
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    plot_fit(fit(income), income, ax=ax)
+    ax.plot(*rows.T, ".", color="0.35", markersize=3, label="training")
+    ax.plot(*test.T, "x", color="black", markersize=4, label="test")
+    ax.set(xlabel="", ylabel="")
+    ax.legend().remove()  # one stands beside the panels
