@@ -79,6 +79,11 @@ class IsotonicPIT:
         """
         bins = check_count("bins", bins)
         points = prepare(dist, targets, where, axis)
+        if points.dist.is_discrete:
+            raise TypeError(
+                f"`IsotonicPIT` needs continuous targets, got {type(dist).__name__}, whose cdf has "
+                "jumps. Use `SplitConformal` for its intervals."
+            )
         knots = _equal_steps(_sorted_pit(points), count(points), bins)
         bad = jnp.any(jnp.isnan(points.pit) & points.mask, axis=points.axes)
         bad |= count(points) == 0

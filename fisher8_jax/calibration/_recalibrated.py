@@ -53,6 +53,14 @@ class Recalibrated(Predictive):
     def event_shape(self) -> tuple[int, ...]:
         return ()
 
+    @property
+    def is_discrete(self) -> bool:
+        return self.base.is_discrete
+
+    @property
+    def is_circular(self) -> bool:
+        return self.base.is_circular
+
     def is_finite(self) -> Array:
         """Where the original prediction and the map are finite."""
         return self.base.is_finite() & jnp.all(jnp.isfinite(self.knots), axis=-1)

@@ -10,28 +10,18 @@ from jax import Array
 
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.families import (
-    Bernoulli,
-    Categorical,
     Gaussian,
-    Laplace,
     LowRankGaussian,
     MultivariateGaussian,
     NegativeBinomial,
     Poisson,
-    StudentT,
-    StudentTLearnedDf,
-    VonMises,
+    Predictive,
     ZeroInflatedPoisson,
 )
 
 _DEGREES_OF_FREEDOM = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0)
 
-# Families whose standard deviations can be multiplied by a factor.
-_SCALABLE = (Gaussian, Laplace, StudentT, StudentTLearnedDf)
 _NORMAL = (Gaussian, MultivariateGaussian, LowRankGaussian)
-_COUNTS = (Poisson, NegativeBinomial, ZeroInflatedPoisson)
-# Their mean is no value that a target could be expected to be near to.
-_WITHOUT_ORDER = (Categorical, VonMises)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +47,18 @@ class FamilyFacts:
     has_location: bool
 
     @classmethod
-    def of(cls, family: type) -> "FamilyFacts":
-        """The facts about a class; about an unknown one no more than that it is ordered."""
+    def of(cls, dist: Predictive) -> "FamilyFacts":
+        """What the contract of the predictions says about them."""
+        has_location = dist.units == "shift and scale"
         return cls(
-            name=family.__name__,
-            is_ordered=not issubclass(family, _WITHOUT_ORDER),
-            is_scalable=issubclass(family, _SCALABLE),
-            is_normal=issubclass(family, _NORMAL),
-            is_poisson=issubclass(family, Poisson),
-            is_discrete=issubclass(family, (*_COUNTS, Bernoulli, Categorical)),
-            has_location=issubclass(family, (*_SCALABLE, *_NORMAL)),
+            name=type(dist).__name__,
+            # Else the mean is no value that a target could be expected to be near to.
+            is_ordered=dist.support not in ("classes", "angles"),
+            is_scalable=has_location and not dist.event_shape,
+            is_normal=isinstance(dist, _NORMAL),
+            is_poisson=isinstance(dist, Poisson),
+            is_discrete=dist.is_discrete,
+            has_location=has_location,
         )
 
     def recalibrate(self, factor: float) -> str:

@@ -79,7 +79,7 @@ def doctor(
     columns = columns_of(dist, targets, unit_variance_mean, where)
     names = _names(columns, target_names)
     limits = Thresholds(significance / max(1, len(columns)), material)
-    family = FamilyFacts.of(type(dist))
+    family = FamilyFacts.of(dist)
     found = judge_collapse([column.points for column in columns], record, limits)
     found += [f for rule in TRAINING_RULES for f in rule(record, limits)]
     for name, column in zip(names, columns, strict=True):

@@ -1,6 +1,7 @@
 """What the doctor says: findings with the figures behind them."""
 
 import dataclasses
+import html
 import math
 import textwrap
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ class Finding:
         return "\n".join([head, *(textwrap.indent(part, "  ") for part in body)])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Diagnosis:
     """All findings, causes and errors first; false in a condition when there is none.
 
@@ -92,7 +93,10 @@ class Diagnosis:
     def __bool__(self) -> bool:
         return bool(self.findings)
 
-    def __str__(self) -> str:
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+    def __repr__(self) -> str:
         if not self.findings:
             return "No fault found."
         return "\n\n".join(str(finding) for finding in self.findings)

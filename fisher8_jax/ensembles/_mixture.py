@@ -23,7 +23,9 @@ _BISECTIONS = {jnp.dtype(jnp.float32): 40, jnp.dtype(jnp.float64): 64}
 class Mixture(Predictive):
     """The equal mixture of distributions that are stacked along their first axis.
 
-    With one member every answer is that member's own, to the bit.
+    With one member every answer is that member's own, to the bit. Moments of angles are those of
+    directions. Their `cdf` and `quantile` are the members' own, each counted from its far side, and
+    mean something only if members agree to within a fraction of a turn.
 
     Args:
         members: a distribution whose arrays have the members as first axis, as `jax.vmap` over
@@ -63,8 +65,11 @@ class Mixture(Predictive):
 
     @property
     def mean(self) -> Array:
-        """The mean of the members' means."""
+        """The mean of the members' means; of angles their mean direction."""
         check_members(self.members)
+        if self.is_circular and self.size > 1:
+            cosine, sine = self._resultant()
+            return jnp.arctan2(sine, cosine)
         return jnp.mean(self.members.mean, axis=0)
 
     @property
@@ -77,6 +82,8 @@ class Mixture(Predictive):
     def epistemic(self) -> Array:
         """The variance of the members' means: what the members disagree about."""
         check_members(self.members)
+        if self.is_circular and self.size > 1:
+            return jnp.maximum(1 - self.aleatoric - jnp.hypot(*self._resultant()), 0)
         return jnp.var(self.members.mean, axis=0)
 
     @property
@@ -145,6 +152,21 @@ class Mixture(Predictive):
         picked = picked.reshape((1, *picked.shape) + (1,) * len(self.event_shape))
         return jnp.take_along_axis(draws, picked, axis=0)[0]
 
+    @property
+    def is_discrete(self) -> bool:
+        """As the members are."""
+        return self.members.is_discrete
+
+    @property
+    def is_circular(self) -> bool:
+        """As the members are."""
+        return self.members.is_circular
+
+    def _resultant(self) -> tuple[Array, Array]:
+        """The mean of directions, each as long as its member is certain of it."""
+        length, angle = 1 - self.members.variance, self.members.mean
+        return jnp.mean(length * jnp.cos(angle), axis=0), jnp.mean(length * jnp.sin(angle), axis=0)
+
     def is_finite(self) -> Array:
         """Where the predictions of all members are finite."""
         return jnp.all(self.members.is_finite(), axis=0)
@@ -171,10 +193,10 @@ class Mixture(Predictive):
         return dataclasses.replace(self, members=self.members[(slice(None), *index)])
 
     def _spread_cdf(self, values: Array) -> Array:
-        """The cdf at values with more leading axes than the batch has."""
-        batch = self.batch_shape
-        extra = values.ndim - len(batch)
+        """The cdf at values with more leading axes than the targets have."""
+        shape = self.batch_shape + self.event_shape
+        extra = values.ndim - len(shape)
         evaluate = self.cdf
         for _ in range(extra):
             evaluate = jax.vmap(evaluate)
-        return evaluate(jnp.broadcast_to(values, (*values.shape[:extra], *batch)))
+        return evaluate(jnp.broadcast_to(values, (*values.shape[:extra], *shape)))

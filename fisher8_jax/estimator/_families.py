@@ -15,7 +15,6 @@ from fisher8_jax.families import (
     Gamma,
     Gaussian,
     Laplace,
-    LocationScale,
     LogNormal,
     NegativeBinomial,
     Poisson,
@@ -181,9 +180,8 @@ def _of_class(family: type[Family]) -> Likelihood:
             f"`family` {family.__name__} needs a value for {', '.join(required)}, which the "
             "estimator cannot know. Use `fisher8_jax.training.fit` with a network of your own."
         )
-    if issubclass(family, LocationScale) and family.support == "real":
-        return Likelihood(family, "standard")
-    return Likelihood(family, "scaled" if family.support == "positive" else "own")
+    units: dict[str, Units] = {"shift and scale": "standard", "scale": "scaled", "none": "own"}
+    return Likelihood(family, units[family.units])
 
 
 def _has_no_default(field: dataclasses.Field) -> bool:
@@ -194,6 +192,7 @@ def _check_support(name: str, family: type[Family], targets: np.ndarray) -> None
     """Says which targets have no likelihood, in the words of the family."""
     inside = {
         "real": np.isfinite(targets),
+        "angles": np.isfinite(targets),
         "positive": targets > 0,
         "unit interval": (targets > 0) & (targets < 1),
         "closed unit interval": (targets >= 0) & (targets <= 1),

@@ -19,7 +19,7 @@ from fisher8_jax._trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._network import Network
-from fisher8_jax.families import Predictive, VonMises
+from fisher8_jax.families import Predictive
 
 # Predictions are made in blocks of one shape: one compiled program for any number of rows, and a
 # row's prediction does not depend on the rows beside it.
@@ -48,7 +48,7 @@ def predict_moments(
 ) -> tuple[Array, Array, Array, Array]:
     """Mean, standard deviation, and the two parts of the variance."""
     mixture = predict_mixture(network, params, inputs, outside)
-    return mean_of(mixture), mixture.std, mixture.aleatoric, mixture.epistemic
+    return mixture.mean, mixture.std, mixture.aleatoric, mixture.epistemic
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -90,16 +90,6 @@ def in_blocks(
 
 def _padded(block: np.ndarray) -> np.ndarray:
     return np.pad(block, [(0, BLOCK - len(block))] + [(0, 0)] * (block.ndim - 1))
-
-
-def mean_of(mixture: Mixture) -> Array:
-    """The mean; of angles the mean direction, because -pi and pi are the same."""
-    members = mixture.members
-    if isinstance(members, VonMises):
-        return jnp.arctan2(
-            jnp.mean(jnp.sin(members.mean), axis=0), jnp.mean(jnp.cos(members.mean), axis=0)
-        )
-    return mixture.mean
 
 
 @register_tree
@@ -150,7 +140,7 @@ class Prediction(Predictive):
     @property
     def mean(self) -> Any:
         """The mean of each prediction."""
-        return self._back(mean_of(self.standard))
+        return self._back(self.standard.mean)
 
     @property
     def std(self) -> Any:

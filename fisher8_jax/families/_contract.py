@@ -131,8 +131,8 @@ class Family(Predictive):
         Families replace this default, the product of `tangent` and `fisher(tangent)`, where they
         know a sum of squares.
         """
-        tangent = tangent.widen()
-        return jnp.sum(tangent.to_vector() * self.fisher(tangent).to_vector(), axis=-1)
+        product = self.fisher(tangent)
+        return jnp.sum(tangent.widen().to_vector() * product.to_vector(), axis=-1)
 
     def fisher_factor(self) -> Array:
         """The lower triangular `L` with `F = L L'`, shape `batch_shape + (p, p)`.

@@ -123,6 +123,7 @@ def _make(declaration: Declaration, module: str) -> type["DeclaredFamily"]:
     }
     body |= {"_damping": declaration.damping, "_num_samples": declaration.num_samples}
     body |= {"_declaration": declaration, "__module__": module}
+    body["units"] = "none" if declaration.unscale is None else "shift and scale"
     body["__annotations__"] = dict.fromkeys(parameters, Array)
     body["__doc__"] = f"{name}({', '.join(parameters)}), a declared family."
     made = family(type(name, (DeclaredFamily,), body))

@@ -25,11 +25,6 @@ def html_of(dist: Any) -> str:
     return f"<b>{title}</b><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def html_of_text(text: str) -> str:
-    """Plain text, such as a table of equal width, for a notebook."""
-    return f"<pre>{html.escape(text)}</pre>"
-
-
 def _fields(dist: Any) -> list[tuple[str, Any]]:
     return [(field.name, getattr(dist, field.name)) for field in dataclasses.fields(dist)]
 

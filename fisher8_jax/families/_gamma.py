@@ -52,6 +52,7 @@ class Gamma(ScalarFamily):
     log_concentration: Array
 
     support = "positive"
+    units = "scale"
 
     @property
     def mean(self) -> Array:

@@ -58,6 +58,7 @@ class GaussianMixture(Family):
     component_means: Array
     component_log_variances: Array
 
+    units = "shift and scale"
     shared_norms = ("logits", "component_means", "component_log_variances")
 
     @property

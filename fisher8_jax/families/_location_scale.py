@@ -1,7 +1,7 @@
 """Families of `location + scale * noise`, and what they share: units and standardised residuals."""
 
 import abc
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax.numpy as jnp
 from jax import Array
@@ -24,6 +24,8 @@ class LocationScale(ScalarFamily):
         >>> dist.mean, dist.scale
         (Array([3.], dtype=float32), Array([2.], dtype=float32))
     """
+
+    units: ClassVar[str] = "shift and scale"
 
     if TYPE_CHECKING:  # A field or a property, as the family likes.
 

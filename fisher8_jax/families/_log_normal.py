@@ -40,6 +40,7 @@ class LogNormal(ScalarFamily):
     log_variance: Array
 
     support = "positive"
+    units = "scale"
     fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_variance",)
 
     @property

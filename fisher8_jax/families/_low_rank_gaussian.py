@@ -63,6 +63,8 @@ class LowRankGaussian(Family):
     log_diagonal: Array
     damping: float = static_field(default=1e-5)
 
+    units = "shift and scale"
+
     def __post_init__(self) -> None:
         check_positive("damping", self.damping)
 

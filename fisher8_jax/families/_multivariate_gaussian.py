@@ -59,6 +59,8 @@ class MultivariateGaussian(Family):
     log_diagonal: Array
     off_diagonal: Array
 
+    units = "shift and scale"
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         mean, log_diagonal, off_diagonal = self.parameters().values()

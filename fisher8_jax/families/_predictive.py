@@ -10,6 +10,7 @@ is faster or safer. Whether predictions can be brought to other units is not gue
 """
 
 import abc
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -22,6 +23,7 @@ from fisher8_jax._numerics import at_least_float32
 from fisher8_jax.families._crps import crps_by_quadrature
 from fisher8_jax.families._display import html_of, text_of
 from fisher8_jax.families._indexing import of_batch_axes
+from fisher8_jax.families._support import DISCRETE
 
 
 class Predictive(abc.ABC):
@@ -31,6 +33,7 @@ class Predictive(abc.ABC):
 
     Attributes:
         support: which targets have a likelihood, a name that `Family.check_support` knows.
+        units: what `unscale` can undo: "shift and scale", "scale" or "none".
 
     Example:
         >>> import jax.numpy as jnp
@@ -42,6 +45,7 @@ class Predictive(abc.ABC):
     """
 
     support: ClassVar[str] = "real"
+    units: ClassVar[str] = "none"
 
     if TYPE_CHECKING:  # A field or a property, as the class likes.
 
@@ -90,6 +94,16 @@ class Predictive(abc.ABC):
         """The natural logarithm of the standard deviation."""
         return jnp.log(self.std)
 
+    @property
+    def is_discrete(self) -> bool:
+        """Whether targets are counts or classes, whose cdf has jumps."""
+        return self.support in DISCRETE
+
+    @property
+    def is_circular(self) -> bool:
+        """Whether targets are angles, of which only the direction counts."""
+        return self.support == "angles"
+
     def log_prob(self, targets: Array) -> Array:
         """The log-density, or the logarithm of the mass: `-nll(targets)`.
 
@@ -126,7 +140,10 @@ class Predictive(abc.ABC):
 
     def residual(self, targets: Array) -> Array:
         """`targets - mean`; for angles the shorter way round."""
-        return self.check_targets(targets) - self.mean
+        difference = self.check_targets(targets) - self.mean
+        if self.is_circular:
+            difference = difference - 2 * math.pi * jnp.round(difference / (2 * math.pi))
+        return difference
 
     def z_score(self, targets: Array) -> Array:
         """`residual(targets) / std`, the residual in predicted standard deviations."""

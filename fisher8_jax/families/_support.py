@@ -4,8 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+DISCRETE = ("counts", "classes", "closed unit interval")
+
 WANTED = {
     "real": "finite numbers",
+    "angles": "finite numbers, angles in radians",
     "positive": "positive finite numbers",
     "unit interval": "numbers strictly between 0 and 1",
     "closed unit interval": "numbers from 0 to 1",
@@ -19,6 +22,7 @@ def is_inside(support: str, targets: Array, *, num_classes: int) -> Array:
     is_whole = targets == jnp.floor(targets)
     conditions: dict[str, Array] = {
         "real": jnp.isfinite(targets),
+        "angles": jnp.isfinite(targets),
         "positive": targets > 0,
         "unit interval": (targets > 0) & (targets < 1),
         "closed unit interval": (targets >= 0) & (targets <= 1),

@@ -58,6 +58,8 @@ class VonMises(ScalarFamily):
     location: Array
     log_concentration: Array
 
+    support = "angles"
+
     @property
     def mean(self) -> Array:
         """The circular mean, `location`."""
@@ -159,11 +161,6 @@ class VonMises(ScalarFamily):
         log_k = jnp.broadcast_to(dist.log_concentration, shape)
         angle = jnp.broadcast_to(dist.location, shape) + _centred_sample(key, log_k)
         return angle.astype(self.location.dtype)
-
-    def residual(self, targets: Array) -> Array:
-        """`targets - location` the shorter way round, between -pi and pi."""
-        difference = self.check_targets(targets) - self.location
-        return difference - 2 * math.pi * jnp.round(difference / (2 * math.pi))
 
     def crps(self, targets: Array) -> Array:
         """`E d(Y, targets) - E d(Y, Y') / 2` with the angle `d` between two directions.

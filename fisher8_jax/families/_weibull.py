@@ -51,6 +51,7 @@ class Weibull(ScalarFamily):
     log_concentration: Array
 
     support = "positive"
+    units = "scale"
 
     @property
     def concentration(self) -> Array:

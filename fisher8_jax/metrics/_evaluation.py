@@ -1,6 +1,7 @@
 """All metrics of one set of predictions as one record."""
 
 import dataclasses
+import html
 from collections.abc import Iterator, Sequence
 
 import jax
@@ -29,7 +30,7 @@ _PER_LEVEL = (
 
 
 @register_tree
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Evaluation:
     """What `evaluate` returns: every metric, one value per target; prints as a table.
 
@@ -118,8 +119,13 @@ class Evaluation:
         note = None if self.confidence is None else f"[{100 * self.confidence:g} % bootstrap]"
         return format_table(rows, target_names, note)
 
-    def __str__(self) -> str:
-        return self.table() if all(map(_has_values, jax.tree.leaves(self))) else repr(self)
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def __repr__(self) -> str:
+        if all(map(_has_values, jax.tree.leaves(self))):
+            return self.table()
+        return f"Evaluation(count={self.count}, levels={self.levels}, ...)"
 
 
 def _has_values(leaf: object) -> bool:

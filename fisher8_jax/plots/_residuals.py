@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from matplotlib.axes import Axes
@@ -58,15 +57,12 @@ def plot_intervals(
         ['90 % interval', 'inside', 'outside, 25 %']
     """
     check_level("level", level)
-    y, drawn = drawn_targets(dist, targets, where)
+    _, drawn = drawn_targets(dist, targets, where)
     centre = np.asarray(dist.mean, np.float64)
-    low, high = (
-        np.asarray(dist.quantile(jnp.full(dist.batch_shape, 0.5 * (1 + sign * level)))) - centre
-        for sign in (-1, 1)
-    )
+    low, high = (np.asarray(end, np.float64) - centre for end in dist.interval(level))
     ax = current_axes(ax)
     order = np.flatnonzero(drawn)[np.argsort((high - low)[drawn], kind="stable")]
-    rank, residual = np.arange(order.size), (y - centre)[order]
+    rank, residual = np.arange(order.size), np.asarray(dist.residual(targets), np.float64)[order]
     low, high = low[order], high[order]
     band = {"color": "#BBD9EC", "linewidth": 0, "label": f"{percent(level)} interval"}
     aliases = (("facecolor", "color"), ("fc", "color"), ("lw", "linewidth"))
@@ -113,10 +109,10 @@ def plot_residuals(
         >>> ax.get_xscale(), ax.get_yscale()
         ('log', 'log')
     """
-    y, drawn = drawn_targets(dist, targets, where)
+    _, drawn = drawn_targets(dist, targets, where)
     groups = check_count("groups", groups)
-    std = np.sqrt(np.asarray(dist.variance, np.float64))
-    size = np.abs(y - np.asarray(dist.mean, np.float64))
+    std = np.asarray(dist.std, np.float64)
+    size = np.abs(np.asarray(dist.residual(targets), np.float64))
     keep = drawn & np.isfinite(std) & np.isfinite(size) & (std > 0)
     std, size = std[keep], size[keep]
     ax = current_axes(ax)

@@ -9,6 +9,7 @@ from scipy import integrate, optimize, stats
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.ensembles._members import stack_members
+from fisher8_jax.families import VonMises
 
 MEANS = np.array([[-1.0, 0.0, 2.0, 5.0], [0.5, 0.0, 2.5, -5.0], [0.2, 0.1, 9.0, 0.0]])
 STDS = np.array([[0.5, 1.0, 0.2, 1.0], [1.5, 1.0, 0.1, 2.0], [0.7, 1.1, 3.0, 0.1]])
@@ -142,3 +143,13 @@ def test_metrics_score_a_mixture():
     np.testing.assert_allclose(ours, mixture().nll(TARGETS).mean(), rtol=1e-12)
     errors = np.asarray(TARGETS) - MEANS.mean(0)
     np.testing.assert_allclose(metrics.rmse(mixture(), TARGETS), np.sqrt((errors**2).mean()))
+
+
+def test_moments_of_angles_are_those_of_directions():
+    members = VonMises(jnp.array([[3.0], [-3.0]]), jnp.full((2, 1), 4.0))
+    mixture = Mixture(members)
+    np.testing.assert_allclose(jnp.cos(mixture.mean), -1, rtol=1e-12)  # and not 0, between them
+    certain = 1 - members.variance[0]
+    np.testing.assert_allclose(mixture.variance, 1 + np.cos(3.0) * certain, rtol=1e-9)
+    np.testing.assert_allclose(mixture.epistemic, certain * (1 + np.cos(3.0)), rtol=1e-6)
+    np.testing.assert_allclose(mixture.residual(mixture.mean + 6.2), 6.2 - 2 * np.pi, rtol=1e-9)

@@ -347,20 +347,27 @@ def _gaussian_mixture() -> Case:
     )
 
 
+def gumbel_log_density(y, location, log_scale):
+    z = (y - location) * jnp.exp(-log_scale)
+    return -log_scale - z - jnp.exp(-z)
+
+
+def gumbel_nodes(location, log_scale):
+    return f8.real_line(location, jnp.exp(log_scale), count=401)
+
+
+def gumbel_in_units(shift, scale, location, log_scale):
+    return location * scale + shift, log_scale + jnp.log(scale)
+
+
 def _declared() -> Case:
     """A Gumbel by its log-density alone."""
-
-    def log_density(y, location, log_scale):
-        z = (y - location) * jnp.exp(-log_scale)
-        return -log_scale - z - jnp.exp(-z)
-
     gumbel = f8.declare_family(
         "Gumbel",
         parameters=("location", "log_scale"),
-        log_density=log_density,
-        quadrature=lambda location, log_scale: f8.real_line(
-            location, jnp.exp(log_scale), count=401
-        ),
+        log_density=gumbel_log_density,
+        quadrature=gumbel_nodes,
+        unscale=gumbel_in_units,
         damping=1e-12,
     )
     return from_scipy(
