@@ -1,31 +1,25 @@
 """Argument checks of the estimator, with the wording of its errors."""
 
-import numbers
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-
-def check_integer(name: str, value: Any, *, low: int = 1) -> int:
-    """Rejects what is not an integer of at least `low`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < low:
-        raise ValueError(f"`{name}` must be an integer of at least {low}, got {value!r}.")
-    return int(value)
+from fisher8_jax._checks import check_count, check_number
 
 
-def check_between(name: str, value: Any, low: float, high: float) -> float:
-    """Rejects what does not lie strictly between two numbers."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not low < float(value) < high:
-        raise ValueError(f"`{name}` must lie between {low:g} and {high:g}, got {value!r}.")
+def check_setting(
+    name: str, value: float, *, above: float | None = None, below: float | None = None
+) -> float:
+    """A number within its bounds as a float."""
+    check_number(name, value, above=above, below=below)
     return float(value)
 
 
-def check_hidden(hidden: Any) -> tuple[int, ...]:
+def check_hidden(hidden: int | Sequence[int]) -> tuple[int, ...]:
     """The widths of the hidden layers as a tuple."""
-    widths = (hidden,) if isinstance(hidden, numbers.Integral) else hidden
+    widths = (hidden,) if isinstance(hidden, int | np.integer) else hidden
     try:
-        return tuple(check_integer("hidden_layer_sizes", width) for width in widths)
+        return tuple(check_count("hidden_layer_sizes", width) for width in widths)
     except TypeError:
         raise ValueError(
             f"`hidden_layer_sizes` must be an integer or a sequence of integers, got {hidden!r}."

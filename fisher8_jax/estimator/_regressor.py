@@ -11,12 +11,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fisher8_jax._checks import check_unmasked
+from fisher8_jax._checks import check_count, check_unmasked
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._checks import (
-    check_between,
     check_hidden,
-    check_integer,
+    check_setting,
     check_some_targets,
 )
 from fisher8_jax.estimator._columns import Encoder
@@ -188,7 +187,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         Returns:
             Lower and upper ends, each of the shape of the targets.
         """
-        check_between("coverage", coverage, 0, 1)
+        check_setting("coverage", coverage, above=0, below=1)
         tail = 0.5 * (1 - coverage)
         low, high = self.predict_quantile(X, (tail, 1 - tail))
         return low, high
@@ -204,7 +203,7 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
             One array of the shape of the targets for each probability.
         """
         for probability in probabilities:
-            check_between("probabilities", probability, 0, 1)
+            check_setting("probabilities", probability, above=0, below=1)
         levels = jnp.asarray(probabilities, jnp.float32)
         return tuple(map(self._to_units, self._run(predict_quantiles, X, extra=(levels,))))
 
@@ -271,23 +270,25 @@ class Fisher8Regressor(RegressorMixin, BaseEstimator):
         return tags
 
     def _check_setup(self, rows: int) -> Setup:
-        batch = check_integer("batch_size", self.batch_size)
+        batch = check_count("batch_size", self.batch_size)
         steps = self.max_steps
         if isinstance(steps, str) and steps == "auto":
             steps = max(5000, 50 * rows // batch)
         elif isinstance(steps, str):
             raise ValueError(f"`max_steps` must be a positive integer or 'auto', got {steps!r}.")
         return Setup(
-            members=check_integer("n_members", self.n_members),
+            members=check_count("n_members", self.n_members),
             hidden=check_hidden(self.hidden_layer_sizes),
             methods=check_methods(self.methods),
-            size=None if self.max_kl is None else check_between("max_kl", self.max_kl, 0, np.inf),
+            size=None if self.max_kl is None else check_setting("max_kl", self.max_kl, above=0),
             plan=Plan(
-                steps=check_integer("max_steps", steps),
+                steps=check_count("max_steps", steps),
                 batch_size=batch,
-                held_out=check_between("validation_fraction", self.validation_fraction, 0, 1),
+                held_out=check_setting(
+                    "validation_fraction", self.validation_fraction, above=0, below=1
+                ),
                 looks=_LOOKS,
-                patience=check_between("patience", self.patience, 0, np.inf),
+                patience=check_setting("patience", self.patience, above=0),
                 average=_AVERAGED_STEPS,
             ),
             show_progress=bool(self.show_progress),

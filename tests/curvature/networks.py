@@ -169,8 +169,8 @@ def custom_rules():
     def predict_one(params, x):
         hidden = jnp.tanh(halve(x, params["halved"])) * jax.nn.softplus(params["gain"])
         hidden = hidden + lax.stop_gradient(params["gain"])
-        branch = lambda kernel: jnp.tanh(hidden @ kernel)  # noqa: E731
-        hidden = lax.cond(x[0] > 0, branch, lambda kernel: hidden @ kernel, params["branched"])
+        branches = (lambda kernel: jnp.tanh(hidden @ kernel), lambda kernel: hidden @ kernel)
+        hidden = lax.cond(x[0] > 0, *branches, params["branched"])
         return _head(params, hidden)
 
     params = _with_head(4, halved=_draw(50, 3, 5), gain=_draw(51, 5), branched=_draw(52, 5, 4))

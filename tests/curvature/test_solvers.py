@@ -77,7 +77,10 @@ def random_scale(params, *, factored):
 def test_the_damping_may_have_a_scale(name, factored, solver):
     predict_one, params, inputs = network = NETWORKS[name]()
     scale = random_scale(params, factored=factored)
-    is_scale = lambda node: isinstance(node, FactoredScale)  # noqa: E731
+
+    def is_scale(node):
+        return isinstance(node, FactoredScale)
+
     full = jax.tree.map(lambda s: s.full() if is_scale(s) else s, scale, is_leaf=is_scale)
     flat = ravel_pytree(full)[0]
     reference = dense_natural_gradient(predict_one, params, inputs, TARGETS, DAMPING, scale=flat)

@@ -189,14 +189,14 @@ def test_constant_targets_are_predicted():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_members": 0}, "`n_members` must be an integer of at least 1, got 0"),
-        ({"max_kl": -1.0}, "`max_kl` must lie between 0 and inf, got -1.0"),
+        ({"n_members": 0}, "`n_members` must be a positive integer, got 0"),
+        ({"max_kl": -1.0}, "`max_kl` must be positive, got -1.0"),
         ({"max_steps": "many"}, "`max_steps` must be a positive integer or 'auto', got 'many'"),
-        ({"batch_size": 2.5}, "`batch_size` must be an integer"),
-        ({"validation_fraction": 1}, "`validation_fraction` must lie between 0 and 1"),
-        ({"patience": 0}, "`patience` must lie between 0"),
+        ({"batch_size": 2.5}, "`batch_size` must be a positive integer, got 2.5"),
+        ({"validation_fraction": 1}, "`validation_fraction` must lie strictly between 0 and 1"),
+        ({"patience": 0}, "`patience` must be positive"),
         ({"hidden_layer_sizes": 1.5}, "`hidden_layer_sizes` must be an integer or a sequence"),
-        ({"hidden_layer_sizes": (8, 0)}, "`hidden_layer_sizes` must be an integer of at least 1"),
+        ({"hidden_layer_sizes": (8, 0)}, "`hidden_layer_sizes` must be a positive integer"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )
@@ -215,5 +215,5 @@ def test_bad_data_is_named(fitted):
         fit().fit(inputs, targets.reshape(-1, 1, 1))
     with pytest.raises(ValueError, match=r"`y` must have rows of shape \(\) as in `fit`"):
         fitted.nll(inputs, targets[:, None])
-    with pytest.raises(ValueError, match="`coverage` must lie between 0 and 1, got 95"):
+    with pytest.raises(ValueError, match="`coverage` must lie strictly between 0 and 1, got 95"):
         fitted.predict_interval(inputs, coverage=95)
