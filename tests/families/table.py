@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 import scipy.stats
+import scoringrules
 
 from fisher8_jax import families as f8
 
@@ -108,8 +109,6 @@ def _gaussian() -> Case:
 
 
 def _laplace() -> Case:
-    import scoringrules
-
     scale = np.exp(LOG)
     return from_scipy(
         "Laplace",
@@ -121,8 +120,6 @@ def _laplace() -> Case:
 
 
 def _student_t() -> Case:
-    import scoringrules
-
     scale = np.exp(LOG)
     return from_scipy(
         "StudentT",
@@ -142,8 +139,6 @@ def _student_t_learned_df() -> Case:
 
 
 def _log_normal() -> Case:
-    import scoringrules
-
     log_variance = [-1.5, -0.5, 0.2, -3.0]
     std = np.exp(np.array(log_variance) / 2)
     return from_scipy(
@@ -155,8 +150,6 @@ def _log_normal() -> Case:
 
 
 def _gamma() -> Case:
-    import scoringrules
-
     k = np.array([0.4, 2.0, 30.0, 1.0])
     scale = np.exp(LOG) / k
     return from_scipy(
@@ -177,8 +170,6 @@ def _weibull() -> Case:
 
 
 def _beta() -> Case:
-    import scoringrules
-
     m, c = scipy.special.expit(LOCATION), np.array([1.5, 8.0, 60.0, 2.0])
     return from_scipy(
         "Beta",
@@ -189,8 +180,6 @@ def _beta() -> Case:
 
 
 def _poisson() -> Case:
-    import scoringrules
-
     rate = np.array([0.3, 2.0, 15.0, 1.0])
     return from_masses(
         "Poisson",
@@ -327,8 +316,6 @@ def _gaussian_mixture() -> Case:
         return sum(weights[:, i] * scipy.stats.norm(means[:, i], std[:, i]).cdf(y) for i in (0, 1))
 
     def crps(y: np.ndarray) -> np.ndarray:
-        import scoringrules
-
         return scoringrules.crps_mixnorm(y, means, std, weights)
 
     mean = (probabilities * nodes).sum(0)
