@@ -20,10 +20,12 @@ derivatives never differentiate a series or a cancellation.
 """
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 from jax.scipy.special import digamma, gammaln, i0e, i1e, polygamma
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -73,6 +75,14 @@ def _digamma_remainder_jvp(primals, tangents):
     return value, (value + trigamma_remainder(log_x)) * tangent
 
 
+def digamma_tail(log_x: Array) -> Array:
+    """`digamma_remainder + 1/2` with all its digits for large x, where it is about `-1/(12 x)`."""
+    is_large = log_x > _STIRLING_LOG_X
+    body = digamma_remainder(jnp.where(is_large, 0, log_x)) + 0.5
+    coefficients = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132)
+    return jnp.where(is_large, _odd_series(log_x, is_large, coefficients), body)
+
+
 def trigamma_remainder(log_x: Array) -> Array:
     """`x^2 trigamma(x) - x` with `x = exp(log_x)`, between 1 (small x) and 1/2 (large x)."""
     is_large = log_x > _STIRLING_LOG_X
@@ -80,6 +90,64 @@ def trigamma_remainder(log_x: Array) -> Array:
     body = 1 + x * (x * polygamma(1, 1 + x) - 1)
     series = _odd_series(log_x, is_large, (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66))
     return jnp.where(is_large, 0.5 + series, body)
+
+
+def exponential_bregman(curvature: Callable[[Array], Array], log_p: Array, log_q: Array) -> Array:
+    """The integral of `curvature(u) (exp(log_q - u) - 1)` from `log_p` to `log_q`, never negative.
+
+    With `trigamma_remainder` it is `f(q) - f(p) - digamma_remainder(p) (q/p - 1)` for the log-gamma
+    remainder `f`: the part of a divergence that two shapes add. With `bessel_curvature` it is the
+    same for `log_bessel_i0e`. By 8 nodes, so meant for parameters within a factor of a few.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    difference = log_q - log_p
+    total = jnp.zeros_like(difference)
+    for node, weight in zip(0.5 * (nodes + 1), 0.5 * weights, strict=True):
+        growth = jnp.expm1(float(1 - node) * difference)
+        total = total + float(weight) * curvature(log_p + float(node) * difference) * growth
+    return difference * total
+
+
+def log_gamma_bregman(log_p: Array, log_q: Array) -> Array:
+    """`f(q) - f(p) - digamma_remainder(p) (q/p - 1)`, `f` the log-gamma remainder; at least 0."""
+    difference = log_q - log_p
+    is_close = jnp.abs(difference) < 1
+    near = exponential_bregman(trigamma_remainder, log_p, jnp.where(is_close, log_q, log_p))
+    slope = digamma_remainder(log_p) * jnp.expm1(difference)
+    far = log_gamma_remainder(log_q) - log_gamma_remainder(log_p) - slope
+    return jnp.where(is_close, near, far)
+
+
+def log_rising(x: Array, a: Array) -> Array:
+    """`ln(Gamma(x + a) / Gamma(x))` for positive `x` and `a`, with a small error relative to `a`.
+
+    `x` is raised to where Stirling's series holds, and its difference is taken term by term.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> log_rising(jnp.ones(1), jnp.full(1, 1e-6))  # -1e-6 times Euler's constant
+        Array([-5.772...e-07], dtype=float32)
+    """
+    is_wide = x.dtype == jnp.float64
+    coefficients = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+    raised = 16 if is_wide else 6
+    # The product of 1 + a / (x + j), less 1.
+    product = lax.fori_loop(
+        0,
+        raised,
+        lambda j, product: product + (1 + product) * (a / (x + j.astype(x.dtype))),
+        jnp.zeros_like(x + a),
+    )
+    x = x + raised
+    p, q = 1 / x, 1 / (x + a)
+    power, difference, total = p, -a * p * q, jnp.zeros_like(product)
+    for coefficient in coefficients if is_wide else coefficients[:3]:
+        total = total + coefficient * difference
+        for _ in range(2):  # q^k - p^k from the difference of one power less
+            difference = q * difference - a * p * q * power
+            power = power * p
+    leading = a * (jnp.log(x + a) - 1) + (x - 0.5) * jnp.log1p(a * p)
+    return leading + total - jnp.log1p(product)
 
 
 @jax.custom_jvp

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._bisection import broadcast_probability
 from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax.families._bisection import broadcast_probability
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 
@@ -98,7 +98,7 @@ class Bernoulli(ScalarFamily):
         """0 below 0, `1 - p` from 0, 1 from 1."""
         dist, targets = self.prepare(targets)
         step = jnp.where(targets < 1, jax.nn.sigmoid(-dist.logit), 1)
-        return jnp.where(targets < 0, 0, step)
+        return jnp.where(targets < 0, 0, jnp.where(jnp.isnan(targets), jnp.nan, step))
 
     def quantile(self, probability: Array) -> Array:
         """1 where `probability` exceeds `1 - p`, else 0."""

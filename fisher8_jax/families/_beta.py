@@ -1,15 +1,22 @@
 """The Beta distribution by mean and concentration: targets strictly between 0 and 1."""
 
+import math
 from typing import Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import betainc, betaln
 
+from fisher8_jax._bisection import broadcast_probability, smallest_float, tail_reaches
+from fisher8_jax._deviance import beta_deviance, logit_difference, relative_shift
+from fisher8_jax._incomplete import beta_density, beta_tails
 from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax._special import digamma_remainder, log_gamma_remainder, trigamma_remainder
-from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
+from fisher8_jax._special import (
+    digamma_remainder,
+    log_gamma_bregman,
+    log_gamma_remainder,
+    trigamma_remainder,
+)
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
 
@@ -95,10 +102,8 @@ class Beta(ScalarFamily):
             + log_gamma_remainder(dist.log_beta)
             - log_gamma_remainder(dist.log_concentration)
         )
-        divergence = multiply_by_exp(
-            _bernoulli_divergence(dist.logit_mean, log_y, log_not_y), dist.log_concentration
-        )
-        return jnp.where(is_inside, remainders + divergence + log_y + log_not_y, jnp.inf)
+        deviance = _deviance(dist.logit_mean, dist.log_concentration, targets)
+        return jnp.where(is_inside, remainders + deviance + log_y + log_not_y, jnp.inf)
 
     def natural(self, cotangent: Self) -> Self:
         """The inverse Fisher information of the class docstring times `cotangent`."""
@@ -110,17 +115,16 @@ class Beta(ScalarFamily):
         dist, targets = self.prepare(targets)
         is_inside = (targets > 0) & (targets < 1)
         targets = jnp.where(is_inside, targets, jnp.nan)
-        log_y, log_not_y = jnp.log(targets), jnp.log1p(-targets)
         m, n = dist.mean, jax.nn.sigmoid(-dist.logit_mean)
         u_alpha, u_beta = digamma_remainder(dist.log_alpha), digamma_remainder(dist.log_beta)
         # exp(log_scale) is taken out of both scores, because c times a divergence may overflow.
         log_scale = jnp.maximum(dist.log_concentration, 0)
         rest = jnp.exp(-log_scale)
         c = jnp.exp(dist.log_concentration - log_scale)
-        logit = c * m * n * (dist.logit_mean - log_y + log_not_y) + rest * (
-            n * u_alpha - m * u_beta
-        )
-        divergence = _bernoulli_divergence(dist.logit_mean, log_y, log_not_y)
+        shift = logit_difference(targets, dist.logit_mean)
+        logit = rest * (n * u_alpha - m * u_beta) - c * m * n * shift
+        log_m, log_n = (jax.nn.log_sigmoid(x) for x in (dist.logit_mean, -dist.logit_mean))
+        divergence = beta_deviance(log_m, log_n, shift)
         remainders = u_alpha + u_beta - digamma_remainder(dist.log_concentration)
         natural = _solve(dist, logit, c * divergence + rest * remainders)
         return {
@@ -154,54 +158,39 @@ class Beta(ScalarFamily):
         return triangular_factor((first,), (f_mc / first, own))
 
     def kl(self, other: Self) -> Array:
-        """The closed form, through the remainders of the gamma functions."""
+        """The closed form: what the shapes add, and `c_q` times the divergence of the means."""
         p, q = self.widen(), other.widen()
-
-        def remainder(function, dist):
-            return (
-                function(dist.log_alpha)
-                + function(dist.log_beta)
-                - function(dist.log_concentration)
-            )
-
-        normalizers = remainder(log_gamma_remainder, q) - remainder(log_gamma_remainder, p)
-        total = multiply_by_exp(
-            _bernoulli_divergence(
-                q.logit_mean, jax.nn.log_sigmoid(p.logit_mean), jax.nn.log_sigmoid(-p.logit_mean)
-            ),
-            q.log_concentration,
+        shapes = (
+            log_gamma_bregman(p.log_alpha, q.log_alpha)
+            + log_gamma_bregman(p.log_beta, q.log_beta)
+            - log_gamma_bregman(p.log_concentration, q.log_concentration)
         )
-
-        def slope(log_p: Array, log_q: Array) -> Array:
-            return digamma_remainder(log_p) * -jnp.expm1(log_q - log_p)
-
-        slopes = (
-            slope(p.log_alpha, q.log_alpha)
-            + slope(p.log_beta, q.log_beta)
-            - slope(p.log_concentration, q.log_concentration)
-        )
-        return normalizers + slopes + total
+        return shapes + beta_deviance(q.log_alpha, q.log_beta, p.logit_mean - q.logit_mean)
 
     def cdf(self, targets: Array) -> Array:
-        """The regularised incomplete beta function; it has no derivative in the parameters."""
+        """The regularised incomplete beta function."""
         dist, targets = self.prepare(targets)
-        return betainc(dist.alpha, dist.beta, jnp.clip(targets, 0, 1))
+        is_outside = (targets <= 0) | (targets >= 1)
+        shift = logit_difference(jnp.where(is_outside, 0.5, targets), dist.logit_mean)
+        inside = beta_tails(dist.log_alpha, dist.log_beta, shift)[0]
+        return jnp.where(is_outside, jnp.clip(targets, 0, 1), inside)
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf in the logit of y; broadcasts against the batch."""
         dist = self.widen()
-        probability, alpha, beta = broadcast_probability(
-            probability, self.batch_shape, dist.alpha, dist.beta
+        probability, logit, log_alpha, log_beta = broadcast_probability(
+            probability, self.batch_shape, dist.logit_mean, dist.log_alpha, dist.log_beta
         )
-        width = 700.0 if probability.dtype == jnp.float64 else 80.0
-        logit = invert_increasing(
-            lambda x: betainc(alpha, beta, jax.nn.sigmoid(x)),
-            probability,
-            jnp.full_like(probability, -width),
-            jnp.full_like(probability, width),
+        end = jnp.full_like(probability, 1e30)
+        shift = smallest_float(
+            lambda x: tail_reaches(beta_tails(log_alpha, log_beta, x), probability), -end, end
         )
-        value = jnp.where(probability >= 1, 1, jax.nn.sigmoid(logit))
-        return jnp.where(probability <= 0, 0, value)
+        # mean (1 + x), because the logit itself has too few digits for a concentrated beta.
+        mean = jax.nn.sigmoid(logit)
+        value = jnp.where(jnp.abs(shift) < 1, mean + mean * relative_shift(logit, shift)[0], 0)
+        value = jnp.where(jnp.abs(shift) < 1, value, jax.nn.sigmoid(logit + shift))
+        value = jnp.where(probability >= 1, 1, jnp.where(probability <= 0, 0, value))
+        return jnp.where((probability >= 0) & (probability <= 1), value, jnp.nan)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Two gamma draws, compared through their logarithms."""
@@ -216,19 +205,46 @@ class Beta(ScalarFamily):
         return type(self)(dist.logit_mean, jnp.log(total - 1))
 
     def crps(self, targets: Array) -> Array:
-        """`y (2 F(y) - 1) + mean (1 - 2 F_{alpha+1}(y)) - G`, `G` half the mean difference."""
+        """`(y - mean) (2 F(y) - 1) + 2 g(y) / c - G`, `G` half the mean difference.
+
+        `g(y) = y^alpha (1-y)^beta / Beta(alpha, beta)`.
+        """
         dist, targets = self.prepare(targets)
-        alpha, beta, c = dist.alpha, dist.beta, jnp.exp(dist.log_concentration)
-        below, below_next = betainc(alpha, beta, targets), betainc(alpha + 1, beta, targets)
-        log_half_gini = betaln(c, c) - betaln(alpha, alpha) - betaln(beta, beta)
-        spread = 2 / c * jnp.exp(log_half_gini)
-        return targets * (2 * below - 1) + dist.mean * (1 - 2 * below_next) - spread
+        shift = logit_difference(targets, dist.logit_mean)
+        lower, upper = beta_tails(dist.log_alpha, dist.log_beta, shift)
+        residual = dist.mean * relative_shift(dist.logit_mean, shift)[0]
+        density = beta_density(dist.log_alpha, dist.log_beta, shift)
+
+        def log_beta_of_two(log_x: Array) -> Array:  # plus 2 x ln 2, which cancels in the sum
+            twice = log_gamma_remainder(log_x + math.log(2))
+            return 2 * log_gamma_remainder(log_x) - twice
+
+        log_half_gini = log_beta_of_two(dist.log_concentration) - (
+            log_beta_of_two(dist.log_alpha) + log_beta_of_two(dist.log_beta)
+        )
+        peak = multiply_by_exp(density - jnp.exp(log_half_gini), -dist.log_concentration)
+        return residual * (lower - upper) + 2 * peak
 
 
-def _bernoulli_divergence(logit: Array, log_y: Array, log_not_y: Array) -> Array:
-    """`KL(Bernoulli(sigmoid(logit)) || Bernoulli(y))`."""
-    m, n = jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
-    return m * (jax.nn.log_sigmoid(logit) - log_y) + n * (jax.nn.log_sigmoid(-logit) - log_not_y)
+@jax.custom_jvp
+def _deviance(logit_mean: Array, log_concentration: Array, targets: Array) -> Array:
+    """`c KL(m || y)` of two Bernoullis, with derivatives that do not cancel."""
+    log_alpha = log_concentration + jax.nn.log_sigmoid(logit_mean)
+    log_beta = log_concentration + jax.nn.log_sigmoid(-logit_mean)
+    return beta_deviance(log_alpha, log_beta, logit_difference(targets, logit_mean))
+
+
+@_deviance.defjvp
+def _deviance_jvp(primals, tangents):
+    logit_mean, log_concentration, targets = primals
+    value = _deviance(*primals)
+    shift = logit_difference(targets, logit_mean)
+    m, n = jax.nn.sigmoid(logit_mean), jax.nn.sigmoid(-logit_mean)
+    c = jnp.exp(log_concentration)
+    residual = m * relative_shift(logit_mean, shift)[0]  # y - m
+    along_targets = c * residual / (targets * (1 - targets))
+    tangent = -c * m * n * shift * tangents[0] + value * tangents[1] + along_targets * tangents[2]
+    return value, tangent
 
 
 def _information(dist: Beta) -> tuple[Array, Array, Array, Array]:
@@ -240,7 +256,7 @@ def _information(dist: Beta) -> tuple[Array, Array, Array, Array]:
     # a b - s (n^2 a + m^2 b), arranged around the smaller of m and n; t decreases, so s <= a, b.
     small, large = jnp.minimum(m, n), jnp.maximum(m, n)
     near, far = jnp.where(m < n, a, b), jnp.where(m < n, b, a)
-    gap = jnp.maximum(far - s, 0) / small
+    gap = _quotient(dist.log_concentration, small, far - s)
     rest = (near * gap + s * (2 * near - small * (near + far))) / large
     determinant = (c * f_cc + rest) / (1 + c)
     return m * n * c + jnp.square(n) * a + jnp.square(m) * b, n * a - m * b, f_cc, determinant
@@ -260,3 +276,16 @@ def _solve(dist: Beta, logit_mean: Array, log_concentration: Array) -> tuple[Arr
         finish(f_cc * logit_mean - f_mc * log_concentration),
         finish(f_mm * log_concentration - f_mc * logit_mean),
     )
+
+
+def _quotient(log_c: Array, small: Array, difference: Array) -> Array:
+    """`(t((1 - small) c) - t(c)) / small`, by the derivative where the difference has no digits.
+
+    The derivative in the middle is wrong by a fraction `small^2 / 24` at most.
+    """
+    is_close = small < (1e-5 if small.dtype == jnp.float64 else 1e-2)
+    distance = jnp.log1p(-jnp.where(is_close, small, 0))
+    middle = log_c + 0.5 * distance
+    _, slope = jax.jvp(trigamma_remainder, (middle,), (jnp.ones_like(middle),))
+    scale = jnp.where(is_close, distance / small, 0)
+    return jnp.where(is_close, slope * scale, jnp.maximum(difference, 0) / small)

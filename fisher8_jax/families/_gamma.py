@@ -6,11 +6,18 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import betaln, gammainc
 
+from fisher8_jax._bisection import broadcast_probability, smallest_float, tail_reaches
+from fisher8_jax._deviance import exp_excess, log_ratio
+from fisher8_jax._incomplete import gamma_density, gamma_tails
 from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax._special import digamma_remainder, log_gamma_remainder, trigamma_remainder
-from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
+from fisher8_jax._special import (
+    digamma_remainder,
+    log_gamma_bregman,
+    log_gamma_remainder,
+    log_rising,
+    trigamma_remainder,
+)
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._scaled import add_scaled
@@ -76,8 +83,8 @@ class Gamma(ScalarFamily):
         """
         dist, targets = self.prepare(targets)
         is_inside = targets > 0
-        log_targets = jnp.log(jnp.where(is_inside, targets, 1))
-        difference = log_targets - dist.log_mean
+        targets = jnp.where(is_inside, targets, 1)
+        log_targets, difference = jnp.log(targets), log_ratio(targets, dist.log_mean)
         deviance = multiply_by_exp(exp_excess(difference), dist.log_concentration)
         values = log_gamma_remainder(dist.log_concentration) + deviance + log_targets
         return jnp.where(is_inside, values, jnp.inf)
@@ -93,7 +100,7 @@ class Gamma(ScalarFamily):
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The closed forms of the class docstring, nan outside the support."""
         dist, targets = self.prepare(targets)
-        difference = jnp.log(jnp.where(targets > 0, targets, jnp.nan)) - dist.log_mean
+        difference = log_ratio(jnp.where(targets > 0, targets, jnp.nan), dist.log_mean)
         is_huge = difference > _LARGEST_PLAIN_LOG
         plain = jnp.where(is_huge, 0, difference)
         information = trigamma_remainder(dist.log_concentration)
@@ -128,37 +135,33 @@ class Gamma(ScalarFamily):
         return diagonal_factor(jnp.exp(0.5 * log_k), jnp.sqrt(trigamma_remainder(log_k)))
 
     def kl(self, other: Self) -> Array:
-        """The closed form, arranged so that equal means leave a function of the shapes alone."""
+        """The closed form: what the shapes add and what the means add, both never negative."""
         p, q = self.widen(), other.widen()
-        difference = p.log_concentration - q.log_concentration
-        ratio = jnp.exp(-difference)  # k_q / k_p
-        remainders = log_gamma_remainder(q.log_concentration) - log_gamma_remainder(
-            p.log_concentration
-        )
-        shapes = remainders + digamma_remainder(p.log_concentration) * (1 - ratio)
+        shapes = log_gamma_bregman(p.log_concentration, q.log_concentration)
         means = exp_excess(p.log_mean - q.log_mean)
         return shapes + multiply_by_exp(means, q.log_concentration)
 
     def cdf(self, targets: Array) -> Array:
         """The regularised lower incomplete gamma function of `k targets / mean`."""
         dist, targets = self.prepare(targets)
-        return _cdf(dist.log_mean, dist.log_concentration, jnp.maximum(targets, 0))
+        is_outside = targets <= 0
+        difference = log_ratio(jnp.where(is_outside, 1, targets), dist.log_mean)
+        return jnp.where(is_outside, 0, gamma_tails(dist.log_concentration, difference)[0])
 
     def quantile(self, probability: Array) -> Array:
-        """By bisection of the cdf in `ln y`; `probability` broadcasts against the batch."""
+        """By bisection of the cdf in `ln(y / mean)`; `probability` broadcasts against the batch."""
         dist = self.widen()
         probability, log_mean, log_k = broadcast_probability(
             probability, self.batch_shape, dist.log_mean, dist.log_concentration
         )
-        width = 700.0 if probability.dtype == jnp.float64 else 80.0
-        log_y = invert_increasing(
-            lambda x: _cdf(jnp.zeros_like(x), log_k, jnp.exp(x)),
-            probability,
-            jnp.full_like(probability, -width),
-            jnp.full_like(probability, 10.0),
+        end = jnp.full_like(probability, 1e30)
+        difference = smallest_float(
+            lambda x: tail_reaches(gamma_tails(log_k, x), probability), -end, end
         )
-        value = jnp.where(probability >= 1, jnp.inf, jnp.exp(log_y + log_mean))
-        return jnp.where(probability <= 0, 0, value)
+        value = multiply_by_exp(multiply_by_exp(jnp.ones_like(end), difference), log_mean)
+        value = jnp.where(probability >= 1, jnp.inf, value)
+        value = jnp.where(probability <= 0, 0, value)
+        return jnp.where((probability >= 0) & (probability <= 1), value, jnp.nan)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`mean * g / k` with a standard gamma draw `g`, through its logarithm."""
@@ -178,24 +181,31 @@ class Gamma(ScalarFamily):
         return type(self)(self.log_mean, self.log_concentration - log_factor)
 
     def crps(self, targets: Array) -> Array:
-        """`y (2 F_k(y) - 1) - mean (2 F_{k+1}(y) - 1) - mean / (k Beta(1/2, k))`."""
+        """`(y - mean) (2 F(y) - 1) + 2 mean g(y) / k - mean / (k Beta(1/2, k))`.
+
+        `g(y) = x^k exp(-x) / Gamma(k)` with `x = k y / mean`.
+        """
         dist, targets = self.prepare(targets)
-        k, scaled = dist.concentration, dist.concentration * targets / dist.mean
-        below, below_next = gammainc(k, scaled), gammainc(k + 1, scaled)
-        spread = jnp.exp(-betaln(jnp.full_like(k, 0.5), k)) / k
-        return targets * (2 * below - 1) - dist.mean * (2 * below_next - 1 + spread)
+        log_k = dist.log_concentration
+        difference = log_ratio(targets, dist.log_mean)
+        lower, upper = gamma_tails(log_k, difference)
+        peak = 2 * gamma_density(log_k, difference) * jnp.exp(-log_k)
+        large = jnp.expm1(difference) * (lower - upper) + peak - _half_gini(log_k)
+        # A small shape: all three are close to 1, and what is left of them is of the order k.
+        small_k = jnp.minimum(jnp.exp(log_k), 1)
+        one = jnp.ones_like(small_k)
+        log_x = difference + jnp.log(small_k)
+        log_peak = small_k * log_x - jnp.exp(log_x) - log_rising(one, small_k)
+        log_gini = log_rising(0.5 * one, small_k) - log_rising(one, small_k)
+        rest = 2 * jnp.expm1(log_peak) - jnp.expm1(log_gini)
+        small = jnp.exp(difference) * (lower - upper) + 2 * upper + rest
+        return multiply_by_exp(jnp.where(log_k < 0, small, large), dist.log_mean)
 
 
-def exp_excess(x: Array) -> Array:
-    """`exp(x) - 1 - x`, without cancellation near 0."""
-    is_small = jnp.abs(x) < 0.1
-    small = jnp.where(is_small, x, 0)
-    total = jnp.zeros_like(x)
-    for n in range(12, 1, -1):
-        total = total * small + 1 / math.factorial(n)
-    return jnp.where(is_small, total * jnp.square(small), jnp.expm1(x) - x)
-
-
-def _cdf(log_mean: Array, log_concentration: Array, targets: Array) -> Array:
-    scaled = multiply_by_exp(targets, log_concentration - log_mean)
-    return gammainc(jnp.exp(log_concentration), scaled)
+def _half_gini(log_k: Array) -> Array:
+    """`1 / (k Beta(1/2, k)) = Gamma(k + 1/2) / (sqrt(pi) Gamma(k + 1))`."""
+    log_next = jnp.logaddexp(log_k, -math.log(2))
+    # (k + 1/2) ln(k + 1/2) - k ln(k) - 1/2, of which ln(k)/2 remains for large k.
+    entropy = jnp.exp(log_k) * jnp.log1p(0.5 * jnp.exp(-log_k)) + 0.5 * log_next - 0.5
+    remainders = log_gamma_remainder(log_next) - log_gamma_remainder(log_k)
+    return jnp.exp(remainders + entropy - log_k - 0.5 * math.log(math.pi))

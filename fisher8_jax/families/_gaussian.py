@@ -233,7 +233,8 @@ class Gaussian(LocationScale):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_variance/2 + z^2/2`, plus `ln(2 pi)/2` with the constant."""
-        values = 0.5 * (self.log_variance + jnp.square(self.standardize(targets)))
+        log_variance = at_least_float32(self.log_variance)
+        values = 0.5 * (log_variance + jnp.square(self.standardize(targets)))
         return values + HALF_LOG_2PI if constant else values
 
     def natural(self, cotangent: Self) -> Self:
@@ -295,17 +296,17 @@ class Gaussian(LocationScale):
 
     def cdf(self, targets: Array) -> Array:
         """`Phi(z)`."""
-        z = self.standardize(targets)
-        # Evaluated in at least float32: the special functions know no half precision.
-        return ndtr(at_least_float32(z)).astype(z.dtype)
+        return ndtr(self.standardize(targets))
 
     def quantile(self, probability: Array) -> Array:
         """`mean + std * Phi^-1(probability)`; `probability` broadcasts against the batch."""
-        dtype = jnp.result_type(self.mean, self.log_variance)
-        z = ndtri(at_least_float32(jnp.asarray(probability, dtype))).astype(dtype)
+        dist = self.widen()
+        z = ndtri(jnp.asarray(probability, jnp.result_type(dist.mean, dist.log_variance)))
         shape = jnp.broadcast_shapes(z.shape, self.batch_shape)
-        mean, std, z = (jnp.broadcast_to(x, shape) for x in (self.mean, self.std, z))
-        return mean + std * z
+        mean, half, z = (
+            jnp.broadcast_to(x, shape) for x in (dist.mean, 0.5 * dist.log_variance, z)
+        )
+        return mean + multiply_by_exp(z, half)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`mean + std * e` with standard normal `e`."""

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import logsumexp, ndtr
 
+from fisher8_jax._bisection import smallest_float, tail_reaches
 from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
-from fisher8_jax.families._bisection import invert_increasing
 from fisher8_jax.families._categorical import fisher_logits, logits_norm_sq, natural_logits
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, diagonal_factor, multinomial_factor
@@ -199,26 +199,26 @@ class GaussianMixture(Family):
     def cdf(self, targets: Array) -> Array:
         """`sum_k w_k Phi(z_k)`."""
         dist, targets = self.prepare(targets)
-        return dist._cdf(targets)
+        return dist._tails(targets)[0]
 
-    def _cdf(self, targets: Array) -> Array:
+    def _tails(self, targets: Array) -> tuple[Array, Array]:
         scale = -0.5 * self.component_log_variances
         z = multiply_by_exp(targets[..., None] - self.component_means, scale)
-        return jnp.sum(self.weights * ndtr(z), axis=-1)
+        weights = self.weights
+        return jnp.sum(weights * ndtr(z), axis=-1), jnp.sum(weights * ndtr(-z), axis=-1)
 
     def quantile(self, probability: Array) -> Array:
-        """By bisection of the cdf between the extreme components; broadcasts against the batch."""
+        """By bisection of the cdf; `probability` broadcasts against the batch."""
         dist = self.widen()
         probability = jnp.asarray(probability, dist.logits.dtype)
         shape = jnp.broadcast_shapes(probability.shape, self.batch_shape)
         probability = jnp.broadcast_to(probability, shape)
         dist = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, x.shape[-1])), dist)
-        reach = 40 * jnp.exp(0.5 * dist.component_log_variances)
-        lower = jnp.min(dist.component_means - reach, axis=-1)
-        upper = jnp.max(dist.component_means + reach, axis=-1)
-        values = invert_increasing(dist._cdf, probability, lower, upper)
-        ends = jnp.where(probability <= 0, -jnp.inf, jnp.inf)
-        return jnp.where((probability <= 0) | (probability >= 1), ends, values)
+        end = jnp.full_like(probability, jnp.finfo(probability.dtype).max)
+        values = smallest_float(lambda x: tail_reaches(dist._tails(x), probability), -end, end)
+        values = jnp.where(probability <= 0, -jnp.inf, values)
+        values = jnp.where(probability >= 1, jnp.inf, values)
+        return jnp.where((probability >= 0) & (probability <= 1), values, jnp.nan)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """A component, then a draw from it."""

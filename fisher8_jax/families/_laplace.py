@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._bisection import broadcast_probability
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
-from fisher8_jax.families._bisection import broadcast_probability
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._location_scale import LocationScale
@@ -123,13 +123,15 @@ class Laplace(LocationScale):
         return jnp.where(z < 0, tail, 1 - tail)
 
     def quantile(self, probability: Array) -> Array:
-        """`mean - scale * sign(p - 1/2) * ln(1 - |2 p - 1|)`; broadcasts against the batch."""
+        """`mean -+ scale * ln(2 min(p, 1 - p))`; `probability` broadcasts against the batch."""
         dist = self.widen()
         probability, mean, log_scale = broadcast_probability(
             probability, self.batch_shape, dist.mean, dist.log_scale
         )
-        centred = probability - 0.5
-        return mean - jnp.exp(log_scale) * jnp.sign(centred) * jnp.log1p(-2 * jnp.abs(centred))
+        is_below = probability < 0.5
+        # The distance from 1/2 would round away what makes a small probability small.
+        z = jnp.log(2 * jnp.where(is_below, probability, 1 - probability))
+        return mean + multiply_by_exp(jnp.where(is_below, z, -z), log_scale)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`mean + scale * e` with a standard Laplace `e`."""

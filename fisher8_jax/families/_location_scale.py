@@ -61,7 +61,8 @@ class LocationScale(ScalarFamily):
 
     def standardize(self, targets: Array) -> Array:
         """`(targets - location) / scale`: the noise, without forming a scale that may overflow."""
-        return multiply_by_exp(self.check_targets(targets) - self.location, -self.log_scale)
+        dist, targets = self.prepare(targets)
+        return multiply_by_exp(targets - dist.location, -dist.log_scale)
 
     def z_score(self, targets: Array) -> Array:
         """`standardize(targets) / noise_std`."""

@@ -98,9 +98,9 @@ class LogNormal(ScalarFamily):
     def cdf(self, targets: Array) -> Array:
         """The Gaussian cdf of `ln(targets)`, 0 for targets that are not positive."""
         dist, targets = self.prepare(targets)
-        is_inside = targets > 0
-        log_targets = jnp.log(jnp.where(is_inside, targets, 1))
-        return jnp.where(is_inside, dist.of_logarithm.cdf(log_targets), 0)
+        is_outside = targets <= 0  # a nan stays one
+        log_targets = jnp.log(jnp.where(is_outside, 1, targets))
+        return jnp.where(is_outside, 0, dist.of_logarithm.cdf(log_targets))
 
     def quantile(self, probability: Array) -> Array:
         """`exp` of the Gaussian quantile."""

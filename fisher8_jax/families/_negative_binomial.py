@@ -7,14 +7,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import betainc, gammaln
 
-from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax._special import log_gamma_remainder
-from fisher8_jax.families._bisection import broadcast_probability, smallest_count
+from fisher8_jax._bisection import broadcast_probability, smallest_count
+from fisher8_jax._deviance import (
+    beta_deviance,
+    exp_excess,
+    exp_excess_ratio,
+    log1p_deficit_ratio,
+    log_ratio,
+)
+from fisher8_jax._incomplete import beta_tails
+from fisher8_jax._numerics import Scaled, materialize, multiply_by_exp
+from fisher8_jax._special import digamma_tail, log_gamma_remainder
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
-from fisher8_jax.families._poisson import counts, relative_residual
+from fisher8_jax.families._poisson import count_shift, counts, relative_residual
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
 
 _NODES = 80
@@ -79,14 +86,22 @@ class NegativeBinomial(ScalarFamily):
         """
         dist, targets = self.prepare(targets)
         safe, is_inside = counts(targets)
-        values = _nll(dist.log_mean, dist.log_concentration, safe)
-        return jnp.where(is_inside, values, jnp.inf)
+        positive = jnp.where(safe == 0, 1, safe)
+        log_y, log_r = jnp.log(positive), dist.log_concentration
+        # (r + y) times the divergence of the shares y / (r + y) and m / (r + m), plus remainders.
+        deviance = beta_deviance(log_y, log_r, -log_ratio(positive, dist.log_mean))
+        total = jnp.logaddexp(log_r, log_y)
+        remainders = log_gamma_remainder(log_r) - log_gamma_remainder(total)
+        values = deviance + remainders + log_y + log_gamma_remainder(log_y)
+        # (r + m) / r to the power of r: r ln(1 + m/r) without overflow of the quotient.
+        empty = multiply_by_exp(jax.nn.softplus(dist.log_mean - log_r), log_r)
+        return jnp.where(is_inside, jnp.where(safe == 0, empty, values), jnp.inf)
 
     def natural(self, cotangent: Self) -> Self:
         """`((1/m + 1/r) d_log_mean, d_log_concentration / J)`."""
         dist, cotangent = self.widen(), cotangent.widen()
         log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
-        information, log_scale, _ = _information(dist)
+        information, log_scale = _information(dist)
         return type(self)(
             multiply_by_exp(cotangent.log_mean, log_inverse),
             multiply_by_exp(cotangent.log_concentration / information, -log_scale),
@@ -99,30 +114,19 @@ class NegativeBinomial(ScalarFamily):
         """
         dist, targets = self.prepare(targets)
         safe, is_count = counts(targets)
-        _, score = jax.jvp(
-            lambda log_r: _nll(dist.log_mean, log_r, safe),
-            (dist.log_concentration,),
-            (jnp.ones_like(dist.log_concentration),),
-        )
-        information, log_scale, is_limit = _information(dist)
-        mean = dist.mean
-        # (y - m)^2 - y, divided by max(m, 1)^2 so that it cannot overflow.
-        unit = jnp.maximum(mean, 1)
-        limit = jnp.square((safe - mean) / unit) - safe / jnp.square(unit)
-        value = jnp.where(is_limit, limit, jnp.where(is_limit, 0, score) / information)
-        log_limit = dist.log_concentration - 2 * jnp.minimum(dist.log_mean, 0)
+        score = _score_of_log_r(dist.log_mean, dist.log_concentration, safe)
+        information, log_scale = _information(dist)
+        value = jnp.where(is_count, score, jnp.nan) / information
         return {
             "log_mean": relative_residual(dist.log_mean, targets),
-            "log_concentration": Scaled(
-                jnp.where(is_count, value, jnp.nan), jnp.where(is_limit, log_limit, -log_scale)
-            ),
+            "log_concentration": Scaled(value, -log_scale),
         }
 
     def fisher(self, tangent: Self) -> Self:
         """`(r m / (r + m) d_log_mean, J d_log_concentration)`."""
         dist, tangent = self.widen(), tangent.widen()
         log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
-        information, log_scale, _ = _information(dist)
+        information, log_scale = _information(dist)
         return type(self)(
             multiply_by_exp(tangent.log_mean, -log_inverse),
             information * multiply_by_exp(tangent.log_concentration, log_scale),
@@ -133,7 +137,7 @@ class NegativeBinomial(ScalarFamily):
         dist, tangent = self.widen(), tangent.widen()
         log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
         mean = multiply_by_exp(tangent.log_mean, -0.5 * log_inverse)
-        information, log_scale, _ = _information(dist)
+        information, log_scale = _information(dist)
         shape = multiply_by_exp(tangent.log_concentration, 0.5 * log_scale)
         return jnp.square(mean) + information * jnp.square(shape)
 
@@ -141,29 +145,28 @@ class NegativeBinomial(ScalarFamily):
         """`diag(sqrt(r m / (r + m)), sqrt(J))`."""
         dist = self.widen()
         log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
-        information, log_scale, _ = _information(dist)
+        information, log_scale = _information(dist)
         shape = jnp.sqrt(information) * jnp.exp(0.5 * log_scale)
         return diagonal_factor(jnp.exp(-0.5 * log_inverse), shape)
 
     def kl(self, other: Self) -> Array:
-        """`KL(self || other)` by a trapezoidal rule with 160 nodes, to about 1e-9."""
+        """What the means add, in closed form, plus what the shapes add, by 160-node quadrature."""
         p, q = self.widen(), other.widen()
-        powers = _expected_log_gamma_difference(p, q)
-        return powers + _expected_log_powers(p, q) - _expected_log_powers(p, p)
+        means = beta_deviance(p.log_mean, q.log_concentration, q.log_mean - p.log_mean)
+        return means + _divergence_of_shapes(p.log_mean, p.log_concentration, q.log_concentration)
 
     def cdf(self, targets: Array) -> Array:
         """The probability of at most `floor(targets)`, an incomplete beta function."""
         dist, targets = self.prepare(targets)
-        return _cdf(dist.log_mean, dist.log_concentration, targets)
+        return _tails(dist.log_mean, dist.log_concentration, targets)[0]
 
     def quantile(self, probability: Array) -> Array:
         """The smallest count whose cdf reaches `probability`, as a float; by bisection."""
         dist = self.widen()
-        probability, log_mean, log_r, variance = broadcast_probability(
-            probability, self.batch_shape, dist.log_mean, dist.log_concentration, dist.variance
+        probability, log_mean, log_r = broadcast_probability(
+            probability, self.batch_shape, dist.log_mean, dist.log_concentration
         )
-        upper = jnp.exp(log_mean) + 10 * jnp.sqrt(variance) + 10
-        return smallest_count(lambda n: _cdf(log_mean, log_r, n), probability, upper)
+        return smallest_count(lambda n: _tails(log_mean, log_r, n), probability)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """A Poisson draw whose rate is a gamma draw; counts as floating-point numbers."""
@@ -181,87 +184,126 @@ class NegativeBinomial(ScalarFamily):
         return type(self)(dist.log_mean, dist.log_mean - jnp.log(excess))
 
     def crps(self, targets: Array) -> Array:
-        """`y (2 F(y) - 1) + m - 2 m F_{r+1}(y - 1) - E|Y - Y'| / 2`."""
+        """`(y - m) (2 F(y) - 1) + 2 m (1 + y/r) p(y) - E|Y - Y'| / 2`."""
         dist, targets = self.prepare(targets)
-        log_next = jnp.logaddexp(dist.log_concentration, 0.0)
-        # E[Y; Y <= y] = m P(Y* <= y - 1), where Y* has r + 1 and the same odds.
-        log_mean_next = dist.log_mean + log_next - dist.log_concentration
-        below = _cdf(dist.log_mean, dist.log_concentration, targets)
-        below_next = _cdf(log_mean_next, log_next, targets - 1)
-        from_target = targets * (2 * below - 1) + dist.mean * (1 - 2 * below_next)
-        return from_target - 0.5 * _mean_difference(dist.log_mean, dist.log_concentration)
+        log_mean, log_r = dist.log_mean, dist.log_concentration
+        lower, upper = _tails(log_mean, log_r, targets)
+        residual = multiply_by_exp(-materialize(relative_residual(log_mean, targets)), log_mean)
+        mass = jnp.exp(log_mean - dist.nll(targets)) * (1 + targets * jnp.exp(-log_r))
+        to_target = residual * (lower - upper) + 2 * mass
+        return to_target - 0.5 * _mean_difference(log_mean, log_r)
 
 
-def _nll(log_mean: Array, log_r: Array, y: Array) -> Array:
-    """`ln(y!) + y (1 - ln m) - (remainders at r + y and r) + (r + y) ln((r + m) / (r + y))`."""
-    log_total = jnp.logaddexp(log_r, jnp.log(jnp.where(y == 0, 1, y)))
-    log_total = jnp.where(y == 0, log_r, log_total)
-    remainders = log_gamma_remainder(log_total) - log_gamma_remainder(log_r)
-    # (r + y) ln(1 + x) with x = (m - y)/(r + y), by logarithms where x is not small.
-    mean, total = jnp.exp(log_mean), jnp.exp(log_total)
-    log_ratio = jnp.logaddexp(log_r, log_mean) - log_total
-    is_close = jnp.abs(log_ratio) < 0.5
-    ratio = (mean - y) / jnp.where(is_close, total, 1)
-    ratio = jnp.where(is_close, ratio, 0)
-    product = jnp.where(is_close, total * jnp.log1p(ratio), total * log_ratio)
-    return gammaln(y + 1) + y * (1 - log_mean) - remainders + product
+def _score_of_log_r(log_mean: Array, log_r: Array, y: Array) -> Array:
+    """The derivative of the NLL in `log_r`, with `v = (y - m) / (r + m)` and `c = r + y`:
 
+        r (v - ln(1 + v)) - (digamma remainder of c * r/c - digamma remainder of r)
 
-def _information(dist: NegativeBinomial) -> tuple[Array, Array, Array]:
-    """`J` as `value * exp(log_scale)`, and where the limit `m^2 / (2 r^2)` replaces the integral.
-
-    The integral subtracts nearly equal numbers when `r^2` exceeds `m` by far.
+    The second bracket is `y / (2 c)` less the difference of two small tails.
     """
+    positive = jnp.where(y == 0, 1, y)
+    difference = log_ratio(positive, log_mean)
+    share = jax.nn.sigmoid(log_mean - log_r)  # m / (r + m)
+    far_at_zero = jax.nn.softplus(log_mean - log_r) - share
+    v = share * jnp.expm1(jnp.minimum(difference, 80.0))
+    log_c = jnp.logaddexp(log_r, jnp.log(positive))
+    # ln(1 + v) = ln((r + y) / (r + m)), by logarithms where v is close to -1.
+    far = v - (log_c - jnp.logaddexp(log_r, log_mean))
+    is_close = jnp.abs(v) < 0.3
+    near = jnp.where(is_close, v, 0)
+    # A tiny v is not squared before it meets r, because its square may vanish.
+    curved = multiply_by_exp(near, log_r) * log1p_deficit_ratio(near)
+    curved = jnp.where(is_close, curved, multiply_by_exp(far, log_r))
+    tails = digamma_tail(log_c) * jnp.exp(log_r - log_c) - digamma_tail(log_r)
+    settled = 0.5 * y * jnp.exp(-log_c) + tails
+    # At 1 all of this cancels for small means; there the score is that at 0 less m / (r + m).
+    at_zero = multiply_by_exp(share, log_r) * -log1p_deficit_ratio(-share)
+    at_zero = jnp.where(share < 0.3, at_zero, multiply_by_exp(far_at_zero, log_r))
+    return jnp.where(y == 0, at_zero, jnp.where(y == 1, at_zero - share, curved - settled))
+
+
+def _information(dist: NegativeBinomial) -> tuple[Array, Array]:
+    """`J` as `value * exp(log_scale)`, where the scale is `min(m/r, 1)^2`."""
     log_m, log_r = dist.log_mean, dist.log_concentration
-    accuracy = 30.0 if log_m.dtype == jnp.float64 else 9.0
-    is_limit = (2 * log_r - jnp.minimum(log_m, 2 * log_m) > accuracy) & (log_r > log_m + 3)
-    integral = _integral(jnp.where(is_limit, 0, log_m), jnp.where(is_limit, 0, log_r))
-    value = jnp.where(is_limit, 0.5, integral)
-    return value, jnp.where(is_limit, 2 * (log_m - log_r), 0), is_limit
-
-
-def _integral(log_m: Array, log_r: Array) -> Array:
-    lower = jnp.minimum(jnp.minimum(log_r, log_r - log_m), 0) - 12
+    log_scale = 2 * jnp.minimum(log_m - log_r, 0)
+    lower = jnp.minimum(jnp.minimum(log_r, log_r - log_m), 0) - 7
     upper = jnp.full_like(lower, math.log(45.0))
-    fraction = add_node_axis(np.linspace(0, 1, _NODES), lower)
-    log_x = lower[None] * (1 - fraction) + upper[None] * fraction
-    step = (upper - lower) / (_NODES - 1)
-    r, m = jnp.exp(log_r)[None], jnp.exp(log_m)[None]
+    log_x, step = _log_nodes(lower, upper, _NODES)
     x = jnp.exp(log_x)
-    s = -jnp.expm1(-jnp.exp(log_x - log_r[None]))
-    chance = -jnp.expm1(-r * jnp.log1p(s * jnp.exp(log_m - log_r)[None]))
-    bracket = chance / s - m / (1 + jnp.exp(log_m - log_r)[None])
-    return step * jnp.sum(jnp.square(x) * jnp.exp(-x) * bracket, axis=0)
+    bracket = _bracket(log_x - log_r[None], log_m[None], log_r[None])
+    total = step * jnp.sum(jnp.square(x) * jnp.exp(-x) * bracket, axis=0)
+    # Its limit for small m/r, long before that underflows.
+    is_limit = log_m - log_r < -40
+    value = multiply_by_exp(total, -0.5 * jnp.where(is_limit, 0, log_scale))
+    return jnp.where(is_limit, 0.5 * jax.nn.sigmoid(log_r), value), log_scale
 
 
-def _expected_log_gamma_difference(p: NegativeBinomial, q: NegativeBinomial) -> Array:
-    """`E_p[ln(Gamma(Y + r_p) / Gamma(r_p)) - ln(Gamma(Y + r_q) / Gamma(r_q))]`.
+def _divergence_of_shapes(log_m: Array, log_p: Array, log_q: Array) -> Array:
+    """`KL` of two with the mean `m` and concentrations `p` and `q`.
 
-    Binet's integral for each log-gamma turns the expectation over counts into the probability
-    generating function of `p`.
+    The integral over t > 0 of `-(exp(-p t) - exp(-q t)) / t` times the bracket. The part linear in
+    `q - p` integrates to 0, as the mean score vanishes; it is left out where p and q are close.
     """
-    r_p, r_q = p.concentration, q.concentration
-    slowest = jnp.minimum(p.log_concentration, q.log_concentration)
-    fastest = jnp.maximum(jnp.maximum(p.log_concentration, q.log_concentration), p.log_mean)
-    lower, upper = -jnp.maximum(fastest, 0) - 24, math.log(45.0) - slowest
-    fraction = add_node_axis(np.linspace(0, 1, 2 * _NODES), lower)
-    t = jnp.exp(lower[None] * (1 - fraction) + upper[None] * fraction)
+    slowest, fastest = jnp.minimum(log_p, log_q), jnp.maximum(log_p, log_q)
+    lower = -jnp.maximum(jnp.maximum(fastest, log_m), 0) - 9
+    log_t, step = _log_nodes(lower, math.log(45.0) - slowest, 2 * _NODES)
+    difference = (log_q - log_p)[None]
+    p_t, q_t = jnp.exp(log_p[None] + log_t), jnp.exp(log_q[None] + log_t)
+    is_close = jnp.abs(difference) < 1
+    excess = jnp.exp(-p_t) * exp_excess(-p_t * jnp.expm1(jnp.where(is_close, difference, 0)))
+    weight = jnp.where(is_close, excess, jnp.exp(-q_t) - jnp.exp(-p_t))
+    bracket = _bracket(log_t, log_m[None], log_p[None])
+    scale = jnp.exp(jnp.minimum(log_m - log_p, 0))
+    return jnp.maximum(scale * step * jnp.sum(weight * bracket, axis=0), 0)
+
+
+def _log_nodes(lower: Array, upper: Array, count: int) -> tuple[Array, Array]:
+    fraction = add_node_axis(np.linspace(0, 1, count), lower)
+    return lower[None] * (1 - fraction) + upper[None] * fraction, (upper - lower) / (count - 1)
+
+
+def _bracket(log_t: Array, log_m: Array, log_r: Array) -> Array:
+    """`(1 - (1 + m s / r)^-r) / s - (1 - exp(-m t)) / t` over `min(m/r, 1)`, `s = 1 - exp(-t)`.
+
+    With `A = r ln(1 + m s / r)`, `B = m t` and `E(x) = (1 - exp(-x)) / x` it is
+
+        m (E(A) (ln(1 + u)/u - 1) + E(A) - E(B))                      u = m s / r, for small B
+        (1 - exp(-A)) (1/s - 1/t) - exp(-A) (1 - exp(A - B)) / t      for large B
+
+    and `B - A = r (u - ln(1 + u)) + m (t - s)`, so no two terms nearly cancel.
+    """
+    t = jnp.exp(log_t)
     s = -jnp.expm1(-t)
-    chance = -jnp.expm1(-r_p[None] * jnp.log1p(s * jnp.exp(p.log_mean - p.log_concentration)[None]))
-    decay = jnp.exp(-r_q[None] * t) - jnp.exp(-r_p[None] * t)
-    return (upper - lower) / (2 * _NODES - 1) * jnp.sum(decay * chance / s, axis=0)
+    log_rho = log_m - log_r
+    u = jnp.exp(jnp.minimum(log_rho, 80.0)) * s
+    m, r = jnp.exp(log_m), jnp.exp(log_r)
+    big_a, big_b = r * jnp.log1p(u), jnp.exp(log_m + log_t)
+    # Both ratios are halves of their argument near 0: nothing is squared that may vanish.
+    log_part, exp_part = log1p_deficit_ratio(u), -exp_excess_ratio(-t)
+    gap = r * u * log_part + big_b * exp_part
+    is_small = big_b < 0.5
+    a, b = jnp.where(is_small, big_a, 0), jnp.where(is_small, big_b, 0)
+    # E(A) - E(B) = (B - A) (1/2! - (A + B)/3! + (A^2 + AB + B^2)/4! - ...)
+    total, powers, power = jnp.zeros_like(a), jnp.ones_like(a), jnp.ones_like(a)
+    for n in range(1, 15 if a.dtype == jnp.float64 else 8):
+        total = total + (-1) ** (n + 1) / math.factorial(n + 1) * powers
+        power = power * b
+        powers = a * powers + power
+    shrink = jnp.where(a > 0, -jnp.expm1(-a) / jnp.where(a > 0, a, 1), 1)
+    # m / min(m/r, 1) = max(m, r).
+    near = jnp.maximum(m, r) * (gap * total - shrink * log_part)
+    inverse_gap = exp_part / s  # 1/s - 1/t
+    far = jnp.exp(-big_a) * jnp.expm1(-gap) / t - jnp.expm1(-big_a) * inverse_gap
+    return jnp.where(is_small, near, multiply_by_exp(far, -jnp.minimum(log_rho, 0)))
 
 
-def _expected_log_powers(p: NegativeBinomial, q: NegativeBinomial) -> Array:
-    """`-E_p[r_q ln(r_q / (r_q + m_q)) + Y ln(m_q / (r_q + m_q))]`."""
-    difference = q.log_mean - q.log_concentration
-    return q.concentration * jax.nn.softplus(difference) + p.mean * jax.nn.softplus(-difference)
-
-
-def _cdf(log_mean: Array, log_r: Array, targets: Array) -> Array:
+def _tails(log_mean: Array, log_r: Array, targets: Array) -> tuple[Array, Array]:
+    """The probabilities of at most, and of more than, `floor(targets)`."""
     whole = jnp.floor(jnp.maximum(targets, 0))
-    chance = betainc(jnp.exp(log_r), whole + 1, jax.nn.sigmoid(log_r - log_mean))
-    return jnp.where(targets < 0, 0, chance)
+    # The success probability r / (r + m) against the share r / (r + y + 1).
+    lower, upper = beta_tails(log_r, jnp.log1p(whole), count_shift(log_mean, whole))
+    is_negative = targets < 0
+    return jnp.where(is_negative, 0, lower), jnp.where(is_negative, 1, upper)
 
 
 def _mean_difference(log_mean: Array, log_r: Array) -> Array:

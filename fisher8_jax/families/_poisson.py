@@ -5,13 +5,15 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaincc, gammaln, i0e, i1e
+from jax.scipy.special import i0e, i1e
 
-from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax.families._bisection import broadcast_probability, smallest_count
+from fisher8_jax._bisection import broadcast_probability, smallest_count
+from fisher8_jax._deviance import exp_excess, log_ratio
+from fisher8_jax._incomplete import gamma_tails
+from fisher8_jax._numerics import Scaled, materialize, multiply_by_exp
+from fisher8_jax._special import log_gamma_remainder
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
-from fisher8_jax.families._gamma import exp_excess
 
 
 @family
@@ -59,12 +61,14 @@ class Poisson(ScalarFamily):
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`rate - targets * log_rate + ln(targets!)`; inf for what is not a count.
 
+        As a deviance `targets (exp(d) - 1 - d)`, `d = ln(rate / targets)`, plus what is left of the
+        factorial, so that nothing cancels at large counts.
+
         No term is a constant, so `constant` changes nothing.
         """
         dist, targets = self.prepare(targets)
         safe, is_inside = counts(targets)
-        values = dist.rate - safe * dist.log_rate + gammaln(safe + 1)
-        return jnp.where(is_inside, values, jnp.inf)
+        return jnp.where(is_inside, poisson_nll(dist.log_rate, safe), jnp.inf)
 
     def natural(self, cotangent: Self) -> Self:
         """`d_log_rate / rate`."""
@@ -98,14 +102,13 @@ class Poisson(ScalarFamily):
     def cdf(self, targets: Array) -> Array:
         """The probability of at most `floor(targets)`."""
         dist, targets = self.prepare(targets)
-        return _cdf(dist.rate, targets)
+        return poisson_tails(dist.log_rate, targets)[0]
 
     def quantile(self, probability: Array) -> Array:
         """The smallest count whose cdf reaches `probability`, as a float; by bisection."""
         dist = self.widen()
-        probability, rate = broadcast_probability(probability, self.batch_shape, dist.rate)
-        upper = rate + 10 * jnp.sqrt(rate) + 10
-        return smallest_count(lambda n: _cdf(rate, n), probability, upper)
+        probability, log_rate = broadcast_probability(probability, self.batch_shape, dist.log_rate)
+        return smallest_count(lambda n: poisson_tails(log_rate, n), probability)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Counts as floating-point numbers of the predictions' dtype."""
@@ -124,7 +127,9 @@ def poisson_distances(log_rate: Array, targets: Array) -> tuple[Array, Array]:
     """`E|X - targets|` and `E|X - X'|` of Poisson counts."""
     dist = Poisson(log_rate)
     rate, density = dist.rate, jnp.exp(-dist.nll(targets))
-    to_target = (targets - rate) * (2 * dist.cdf(targets) - 1) + 2 * rate * density
+    lower, upper = poisson_tails(log_rate, targets)
+    residual = multiply_by_exp(-materialize(relative_residual(log_rate, targets)), log_rate)
+    to_target = residual * (lower - upper) + 2 * rate * density
     return to_target, 2 * rate * (i0e(2 * rate) + i1e(2 * rate))
 
 
@@ -134,14 +139,37 @@ def counts(targets: Array) -> tuple[Array, Array]:
     return jnp.where(is_count, targets, 0), is_count
 
 
+def poisson_nll(log_rate: Array, y: Array) -> Array:
+    """The NLL of counts `y`, known to be counts."""
+    positive = jnp.where(y == 0, 1, y)
+    log_y = jnp.log(positive)
+    deviance = positive * exp_excess(-log_ratio(positive, log_rate))
+    # ln(y!) = y ln(y) - y + ln(y) + remainder.
+    values = deviance + log_y + log_gamma_remainder(log_y)
+    return jnp.where(y == 0, jnp.exp(log_rate), values)
+
+
 def relative_residual(log_mean: Array, targets: Array) -> Scaled:
     """`1 - targets / mean`, with a scale taken out where the quotient is large."""
     safe, is_count = counts(targets)
     log_scale = jnp.maximum(-log_mean, 0)
     value = jnp.exp(-log_scale) - safe * jnp.exp(-log_mean - log_scale)
-    return Scaled(jnp.where(is_count, value, jnp.nan), log_scale)
+    difference = log_ratio(jnp.where(safe == 0, 1, safe), log_mean)
+    is_close = (safe > 0) & (jnp.abs(difference) < 0.25)
+    value = jnp.where(is_close, -jnp.expm1(difference), value)
+    return Scaled(jnp.where(is_count, value, jnp.nan), jnp.where(is_close, 0, log_scale))
 
 
-def _cdf(rate: Array, targets: Array) -> Array:
+def count_shift(log_mean: Array, whole: Array) -> Array:
+    """`ln((whole + 1) / mean)` for whole numbers from 0."""
+    positive = jnp.maximum(whole, 1)
+    difference = log_ratio(positive, log_mean) + jnp.log1p(1 / positive)
+    return jnp.where(whole < 1, -log_mean, difference)
+
+
+def poisson_tails(log_rate: Array, targets: Array) -> tuple[Array, Array]:
+    """The probabilities of at most, and of more than, `floor(targets)`: `Q` and `P`."""
     whole = jnp.floor(jnp.maximum(targets, 0))
-    return jnp.where(targets < 0, 0, gammaincc(whole + 1, rate))
+    above, below = gamma_tails(jnp.log1p(whole), -count_shift(log_rate, whole))
+    is_negative = targets < 0
+    return jnp.where(is_negative, 0, below), jnp.where(is_negative, 1, above)

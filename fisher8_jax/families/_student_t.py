@@ -6,13 +6,13 @@ from typing import ClassVar, Self
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import betainc, betaln
-from jax.typing import DTypeLike
 
+from fisher8_jax._bisection import broadcast_probability, smallest_float
 from fisher8_jax._checks import check_positive
+from fisher8_jax._deviance import exp_excess
+from fisher8_jax._incomplete import beta_tails, differentiate_tails
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
-from fisher8_jax._special import log_gamma_remainder
-from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
+from fisher8_jax._special import digamma_remainder, log_gamma_remainder
 from fisher8_jax.families._contract import family, static_field
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._location_scale import LocationScale
@@ -90,10 +90,7 @@ class StudentT(LocationScale):
         """
         dist, targets = self.prepare(targets)
         values = student_nll(dist.location, dist.log_scale, self.df, targets)
-        return values + self._log_normalizer(values.dtype) if constant else values
-
-    def _log_normalizer(self, dtype: DTypeLike) -> Array:
-        return student_log_normalizer(jnp.log(jnp.asarray(self.df, dtype)))
+        return values + student_log_normalizer(self._log_df(values)) if constant else values
 
     def natural(self, cotangent: Self) -> Self:
         """The inverse Fisher information, diagonal, times `cotangent`."""
@@ -148,10 +145,10 @@ class StudentT(LocationScale):
         return student_kl(self.widen(), self.df * ones, other.widen(), other.df * ones)
 
     def cdf(self, targets: Array) -> Array:
-        """The regularised incomplete beta function; it has no derivative in `df`."""
+        """The regularised incomplete beta function, right up to the Gaussian limit."""
         dist, targets = self.prepare(targets)
         z = multiply_by_exp(targets - dist.location, -dist.log_scale)
-        return standard_t_cdf(z, jnp.full_like(z, self.df))
+        return t_tails(self._log_df(z), z)[0]
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf; `probability` broadcasts against the batch."""
@@ -159,8 +156,11 @@ class StudentT(LocationScale):
         probability, location, log_scale = broadcast_probability(
             probability, self.batch_shape, wide.location, wide.log_scale
         )
-        z = standard_t_quantile(probability, jnp.full_like(location, self.df))
-        return location + jnp.exp(log_scale) * z
+        z = standard_t_quantile(probability, self._log_df(location))
+        return location + multiply_by_exp(z, log_scale)
+
+    def _log_df(self, like: Array) -> Array:
+        return jnp.full_like(like, math.log(self.df))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`location + scale * t`."""
@@ -171,21 +171,7 @@ class StudentT(LocationScale):
     def crps(self, targets: Array) -> Array:
         """The closed form of Jordan, Krueger and Lerch (2019); nan for `df <= 1`."""
         dist, targets = self.prepare(targets)
-        return student_crps(dist, jnp.full_like(dist.location, self.df), targets)
-
-
-def student_crps(dist: LocationScale, df: Array, targets: Array) -> Array:
-    """`scale (z (2 F(z) - 1) + spread / (df - 1))`; nan for `df <= 1`."""
-    z = dist.standardize(targets)
-    exists = df > 1
-    safe = jnp.where(exists, df, 2)
-    normalizer = student_log_normalizer(jnp.log(safe))
-    density = jnp.exp(-student_nll(0.0, 0.0, safe, z) - normalizer)
-    half = jnp.full_like(safe, 0.5)
-    betas = jnp.exp(betaln(half, safe - 0.5) - 2 * betaln(half, 0.5 * safe))
-    spread = 2 * density * (safe + jnp.square(z)) - 2 * jnp.sqrt(safe) * betas
-    values = dist.scale * (z * (2 * standard_t_cdf(z, safe) - 1) + spread / (safe - 1))
-    return jnp.where(exists, values, jnp.nan)
+        return student_crps(dist, self._log_df(targets), targets)
 
 
 def student_nll(location, log_scale, df, targets: Array) -> Array:
@@ -235,34 +221,66 @@ def student_kl(p, p_df: Array, q, q_df: Array) -> Array:
     def log_p(z: Array) -> Array:
         return -student_nll(0.0, jnp.zeros_like(z), p_df, z) - p_normalizer
 
-    def log_ratio(z: Array) -> Array:
-        return log_p(z) + student_nll(shift, relative, q_df, z) + q_normalizer
+    # E[q/p - 1] is 0. Added where the nodes resolve q, it leaves a sum of terms that are positive.
+    is_resolved = (jnp.abs(relative) < 1) & (jnp.abs(shift) < 1)
 
-    return expectation(log_ratio, log_p, nodes, weights)
+    def divergence(z: Array) -> Array:
+        log_ratio = log_p(z) + student_nll(shift, relative, q_df, z) + q_normalizer
+        return jnp.where(is_resolved, exp_excess(-jnp.where(is_resolved, log_ratio, 0)), log_ratio)
 
-
-def standard_t_cdf(z: Array, df: Array) -> Array:
-    """The cdf of a standard Student-t."""
-    # df / (df + z^2) without overflow of the square.
-    outside = jnp.abs(z) > jnp.sqrt(df)
-    ratio = jnp.sqrt(df) / jnp.where(outside, jnp.abs(z), 1)
-    ratio_sq, z_sq = jnp.square(ratio), jnp.square(jnp.where(outside, 0, z))
-    weight = jnp.where(outside, ratio_sq / (1 + ratio_sq), df / (df + z_sq))
-    tail = 0.5 * betainc(0.5 * df, jnp.full_like(df, 0.5), weight)
-    return jnp.where(z < 0, tail, 1 - tail)
+    return jnp.maximum(expectation(divergence, log_p, nodes, weights), 0)
 
 
-def standard_t_quantile(probability: Array, df: Array) -> Array:
-    """The quantile of a standard Student-t, by bisection in `asinh(z)` over the upper half."""
-    end = jnp.full_like(df, 300.0 if df.dtype == jnp.float64 else 80.0)
+@jax.custom_jvp
+def t_tails(log_df: Array, z: Array) -> tuple[Array, Array]:
+    """The probabilities of at most, and of more than, `z` under a standard Student-t.
+
+    With `x = df / (df + z^2)` the two-sided tail is `I_x(df/2, 1/2)`, whose distance from the mean
+    in logits is `-2 ln|z|` for every `df`.
+    """
+    half = math.log(2)
+    size = jnp.maximum(jnp.abs(z), jnp.finfo(z.dtype).tiny ** 0.5)
+    # Beyond exp(60) degrees of freedom a float cannot tell it from a Gaussian.
+    log_a = jnp.minimum(log_df, 60.0) - half
+    outside, inside = beta_tails(log_a, jnp.full_like(z, -half), -2 * jnp.log(size))
+    tail, head = 0.5 * outside, 0.5 + 0.5 * inside
+    return jnp.where(z < 0, tail, head), jnp.where(z < 0, head, tail)
+
+
+def t_density(log_df: Array, z: Array) -> Array:
+    """The density of a standard Student-t."""
+    return jnp.exp(-student_nll(0.0, 0.0, jnp.exp(log_df), z) - student_log_normalizer(log_df))
+
+
+differentiate_tails(t_tails, t_density)
+
+
+def student_crps(dist: LocationScale, log_df: Array, targets: Array) -> Array:
+    """`scale (z (2 F(z) - 1) + 2 f(z) (df + z^2) / (df - 1) - spread)`; nan for `df <= 1`."""
+    z = dist.standardize(targets)
+    df = jnp.exp(log_df)
+    lower, upper = t_tails(log_df, z)
+    # Beta(1/2, df - 1/2) by the normaliser of a Student-t with 2 df - 1 degrees of freedom.
+    log_twice = jnp.log(jnp.maximum(2 * df - 1, 1))
+    beta = student_log_normalizer(log_twice) - 0.5 * log_twice
+    log_spread = beta - 2 * student_log_normalizer(log_df) + 1.5 * log_df
+    # The density times df + z^2, which alone may overflow.
+    exponent = student_nll(0.0, 0.0, df, z) * ((df - 1) / (df + 1))
+    peak = jnp.exp(log_df - student_log_normalizer(log_df) - exponent) - jnp.exp(log_spread)
+    finite = z * (lower - upper) + 2 * peak / jnp.where(df > 1, df - 1, 1)
+    return jnp.where(df > 1, multiply_by_exp(finite, dist.log_scale), jnp.nan)
+
+
+def standard_t_quantile(probability: Array, log_df: Array) -> Array:
+    """The quantile of a standard Student-t, by bisection over the upper half."""
     tail = jnp.minimum(probability, 1 - probability)
-    log_like = invert_increasing(
-        lambda x: standard_t_cdf(-jnp.sinh(end - x), df), tail, jnp.zeros_like(df), end
-    )
-    z = jnp.where(tail == 0, jnp.inf, jnp.sinh(end - log_like))
+    largest = jnp.full_like(tail, jnp.finfo(tail.dtype).max)
+    z = smallest_float(lambda z: t_tails(log_df, z)[1] <= tail, jnp.zeros_like(tail), largest)
+    z = jnp.where(tail > 0, jnp.where(tail < 0.5, z, 0), jnp.where(tail == 0, jnp.inf, jnp.nan))
     return jnp.where(probability < 0.5, -z, z)
 
 
+@jax.custom_jvp
 def student_log_normalizer(log_df: Array) -> Array:
     """`ln(df)/2 + ln(Beta(1/2, df/2))`, accurate up to the Gaussian limit `ln(2 pi)/2`."""
     log_x = log_df - math.log(2)
@@ -276,3 +294,27 @@ def student_log_normalizer(log_df: Array) -> Array:
     entropy = jnp.where(is_large, series, x * jax.nn.softplus(-log_x - math.log(2)))
     remainders = log_gamma_remainder(log_x) - log_gamma_remainder(log_y)
     return remainders - entropy + 0.5 * (log_df - log_y + 1 + math.log(math.pi))
+
+
+@student_log_normalizer.defjvp
+def _student_log_normalizer_jvp(primals, tangents):
+    return student_log_normalizer(*primals), normalizer_slope(*primals) * tangents[0]
+
+
+def normalizer_slope(log_df: Array) -> Array:
+    """The derivative of the log-normaliser in `log_df`, which falls as `-1 / (4 df)`.
+
+    `1/2 + x (digamma(x) - digamma(x + 1/2))` at `x = df / 2`, by its series where that cancels.
+    """
+    is_large = log_df > math.log(200.0 if log_df.dtype == jnp.float64 else 12.0)
+    log_x = jnp.where(is_large, 0, log_df) - math.log(2)
+    log_y = jnp.logaddexp(log_x, -math.log(2))
+    ratio = jnp.exp(log_x - log_y)
+    body = 0.5 + jnp.exp(log_x) * (log_x - log_y)
+    body = body + digamma_remainder(log_x) - ratio * digamma_remainder(log_y)
+    inverse = jnp.exp(-jnp.where(is_large, log_df, 1))
+    square = jnp.square(inverse)
+    series = jnp.zeros_like(inverse)
+    for coefficient in (-31 / 4, 17 / 16, -1 / 4, 1 / 8, -1 / 4):
+        series = series * square + coefficient
+    return jnp.where(is_large, series * inverse, body)

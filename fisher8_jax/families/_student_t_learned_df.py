@@ -7,22 +7,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._bisection import broadcast_probability
+from fisher8_jax._deviance import log1p_deficit
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import trigamma_remainder
-from fisher8_jax.families._bisection import broadcast_probability
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._location_scale import LocationScale
 from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._student_t import (
     natural_residual,
-    standard_t_cdf,
+    normalizer_slope,
     standard_t_quantile,
     student_crps,
     student_kl,
     student_log_normalizer,
     student_nll,
     student_variance,
+    t_tails,
 )
 
 # Series in 1/df of the information about log_df, times df^2; derived in the documentation.
@@ -116,23 +118,16 @@ class StudentTLearnedDf(LocationScale):
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """From the bounded residuals of the fixed-df family and the score of `log_df`.
 
-        For large `df` that score is a difference of nearly equal terms. There its limit, without
-        the part shared with the scale, replaces it: `(z^4 - 6 z^2 + 3) / (4 df)`.
+        Towards a Gaussian the latter, without the part shared with the scale, tends to
+        `(z^4 - 6 z^2 + 3) / (4 df)`.
         """
         dist, targets = self.prepare(targets)
         df = dist.df
         location, half_shrink = natural_residual(dist.location, dist.log_scale, df, targets)
-        _, score = jax.jvp(
-            lambda log_df: _terms_of_df(dist, log_df, targets), (dist.log_df,), (jnp.ones_like(df),)
-        )
-        z_sq = jnp.square(multiply_by_exp(targets - dist.location, -dist.log_scale))
-        is_normal = (df > (1e7 if df.dtype == jnp.float64 else 1e4)) & (z_sq < 1e-3 * df)
-        z_sq = jnp.where(is_normal, z_sq, 0)
+        score = _score_of_log_df(dist, targets)
         reduced = score + 2 * df / (df + 1) * half_shrink
         information, log_information = scale_free_information(dist.log_df)
-        limit = (z_sq * (z_sq - 6) + 3) / 6
-        value = jnp.where(is_normal, limit, reduced / information)
-        log_scale = jnp.where(is_normal, dist.log_df, -log_information)
+        value, log_scale = reduced / information, -log_information
         shared_scale = log_scale - jax.nn.softplus(dist.log_df)
         return {
             "location": location,
@@ -177,18 +172,18 @@ class StudentTLearnedDf(LocationScale):
         return student_kl(dist, dist.df, other, other.df)
 
     def cdf(self, targets: Array) -> Array:
-        """The regularised incomplete beta function; it has no derivative in `log_df`."""
+        """The regularised incomplete beta function, right up to the Gaussian limit."""
         dist, targets = self.prepare(targets)
         z = multiply_by_exp(targets - dist.location, -dist.log_scale)
-        return standard_t_cdf(z, dist.df)
+        return t_tails(dist.log_df, z)[0]
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf; `probability` broadcasts against the batch."""
         dist = self.widen()
-        probability, location, scale, df = broadcast_probability(
-            probability, self.batch_shape, dist.location, dist.scale, dist.df
+        probability, location, log_scale, log_df = broadcast_probability(
+            probability, self.batch_shape, dist.location, dist.log_scale, dist.log_df
         )
-        return location + scale * standard_t_quantile(probability, df)
+        return location + multiply_by_exp(standard_t_quantile(probability, log_df), log_scale)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`location + scale * t`."""
@@ -199,7 +194,7 @@ class StudentTLearnedDf(LocationScale):
     def crps(self, targets: Array) -> Array:
         """The closed form of Jordan, Krueger and Lerch (2019); nan where `df <= 1`."""
         dist, targets = self.prepare(targets)
-        return student_crps(dist, dist.df, targets)
+        return student_crps(dist, dist.log_df, targets)
 
 
 def scale_free_information(log_df: Array) -> tuple[Array, Array]:
@@ -207,7 +202,7 @@ def scale_free_information(log_df: Array) -> tuple[Array, Array]:
 
     By its series in `1 / df` where the closed form would cancel.
     """
-    is_large = log_df > math.log(1000.0 if log_df.dtype == jnp.float64 else 30.0)
+    is_large = log_df > math.log(1000.0 if log_df.dtype == jnp.float64 else 9.0)
     small = jnp.where(is_large, 0, log_df)
     df = jnp.exp(small)
     log_x, log_y = small - math.log(2), jnp.logaddexp(small, 0.0) - math.log(2)
@@ -222,6 +217,20 @@ def scale_free_information(log_df: Array) -> tuple[Array, Array]:
     return jnp.where(is_large, series, body), jnp.where(is_large, -2 * log_df, 0)
 
 
-def _terms_of_df(dist: StudentTLearnedDf, log_df: Array, targets: Array) -> Array:
-    values = student_nll(dist.location, dist.log_scale, jnp.exp(log_df), targets)
-    return values + student_log_normalizer(log_df)
+def _score_of_log_df(dist: StudentTLearnedDf, targets: Array) -> Array:
+    """The derivative of the NLL in `log_df`, with `w = z^2 / (df + z^2)`:
+
+        df/2 (-ln(1 - w) - w) - w/2 + slope of the log-normaliser
+
+    All terms fall as `1 / df`, so none is lost against another.
+    """
+    half_residual = 0.5 * dist.location - 0.5 * targets
+    log_z = jnp.log(jnp.abs(half_residual)) + math.log(2) - dist.log_scale
+    log_odds = 2 * log_z - dist.log_df
+    w = jax.nn.sigmoid(log_odds)
+    df_w = dist.df * w
+    is_small, is_tiny = w < 0.3, w < 1e-4
+    deficit = jnp.where(is_small, log1p_deficit(-w), jax.nn.softplus(log_odds) - w)
+    # A tiny w is not squared, because its square may vanish.
+    outlying = jnp.where(is_tiny, 0.25 * df_w * w * (1 + w * (2 / 3)), 0.5 * dist.df * deficit)
+    return outlying - 0.5 * w + normalizer_slope(dist.log_df)

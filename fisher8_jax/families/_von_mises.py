@@ -7,15 +7,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._bisection import broadcast_probability, smallest_float
+from fisher8_jax._incomplete import differentiate_tails
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import (
     bessel_curvature,
     bessel_gap,
     bessel_ratio,
+    exponential_bregman,
     log_bessel_i0e,
     log_bessel_ratio,
 )
-from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
@@ -128,20 +130,21 @@ class VonMises(ScalarFamily):
         return diagonal_factor(location, jnp.exp(0.5 * _log_curvature(log_k)))
 
     def kl(self, other: Self) -> Array:
-        """`ln(I0(k_q) / I0(k_p)) + A_p (k_p - k_q cos(location_p - location_q))`."""
+        """`ln(I0(k_q) / I0(k_p)) + A_p (k_p - k_q cos(location_p - location_q))`.
+
+        As what the concentrations add and what the locations add, both never negative.
+        """
         p, q = self.widen(), other.widen()
-        normalizers = log_bessel_i0e(q.log_concentration) - log_bessel_i0e(p.log_concentration)
-        ratio = jnp.exp(q.log_concentration - p.log_concentration)
-        gaps = bessel_gap(p.log_concentration) * (ratio - 1)
         distance = 2 * jnp.square(jnp.sin(0.5 * (p.location - q.location)))
         turns = multiply_by_exp(distance * bessel_ratio(p.log_concentration), q.log_concentration)
-        return normalizers + gaps + turns
+        return _divergence_of_shapes(p.log_concentration, q.log_concentration) + turns
 
     def cdf(self, targets: Array) -> Array:
         """The probability of the arc from `location - pi` to `targets`, by 64-node quadrature."""
         dist, targets = self.prepare(targets)
         turn = jnp.round((targets - dist.location) / (2 * math.pi))
-        return _centred_cdf(targets - dist.location - 2 * math.pi * turn, dist.log_concentration)
+        difference = targets - dist.location - 2 * math.pi * turn
+        return _centred_tails(dist.log_concentration, difference)[0]
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf, within half a turn of the location."""
@@ -149,10 +152,14 @@ class VonMises(ScalarFamily):
         probability, location, log_k = broadcast_probability(
             probability, self.batch_shape, dist.location, dist.log_concentration
         )
-        half_turn = jnp.full_like(probability, math.pi)
-        return location + invert_increasing(
-            lambda x: _centred_cdf(x, log_k), probability, -half_turn, half_turn
+        tail = jnp.minimum(probability, 1 - probability)
+        half_turn = jnp.full_like(tail, math.pi)
+        angle = smallest_float(
+            lambda x: _centred_tails(log_k, x)[1] <= tail, jnp.zeros_like(tail), half_turn
         )
+        angle = jnp.where(tail < 0.5, angle, 0)
+        signed = location + jnp.where(probability < 0.5, -angle, angle)
+        return jnp.where(tail >= 0, signed, jnp.nan)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Rejection from a wrapped Cauchy, within half a turn of the location."""
@@ -182,15 +189,42 @@ def _log_curvature(log_k: Array) -> Array:
     return jnp.where(is_small, 2 * log_k - math.log(2), body)
 
 
-def _centred_cdf(difference: Array, log_k: Array) -> Array:
-    """The cdf at an angle in [-pi, pi] from the location."""
-    nodes, weights = (add_node_axis(x, difference) for x in gauss_legendre(64))
-    # Beyond 14 standard deviations nothing is left to integrate.
-    end = jnp.minimum(jnp.abs(difference), 14 * jnp.exp(-0.5 * log_k))
-    distance = 2 * jnp.square(jnp.sin(0.5 * nodes * end[None]))
-    log_density = -multiply_by_exp(distance, log_k[None]) - log_bessel_i0e(log_k)[None] - _LOG_2PI
-    half = end * jnp.sum(weights * jnp.exp(log_density), axis=0)
-    return 0.5 + jnp.sign(difference) * half
+def _divergence_of_shapes(log_p: Array, log_q: Array) -> Array:
+    difference = log_q - log_p
+    is_close = jnp.abs(difference) < 1
+    near = exponential_bregman(bessel_curvature, log_p, jnp.where(is_close, log_q, log_p))
+    normalizers = log_bessel_i0e(log_q) - log_bessel_i0e(log_p)
+    return jnp.where(is_close, near, normalizers + bessel_gap(log_p) * jnp.expm1(difference))
+
+
+@jax.custom_jvp
+def _centred_tails(log_k: Array, difference: Array) -> tuple[Array, Array]:
+    """The arcs on either side of an angle in [-pi, pi] from the location.
+
+    Far from the location the integral runs outwards from the angle, so that a small tail is not a
+    difference; closer than a standard deviation it runs from the location to the angle.
+    """
+    size, spread = jnp.abs(difference), jnp.exp(-0.5 * log_k)
+    is_tail = size > spread
+    nodes, weights = (add_node_axis(x, size) for x in gauss_legendre(64))
+    # 6.5 standard deviations further the density is down by more than exp(-20).
+    start = jnp.where(is_tail, size, 0)
+    end = jnp.where(is_tail, jnp.minimum(size + 6.5 * spread, math.pi), size)
+    width = jnp.maximum(end - start, 0)
+    density = _density(log_k[None], start[None] + nodes * width[None])
+    arc = width * jnp.sum(weights * density, axis=0)
+    small = jnp.where(is_tail, arc, 0.5 - arc)
+    large = jnp.where(is_tail, 1 - arc, 0.5 + arc)
+    is_below = difference < 0
+    return jnp.where(is_below, small, large), jnp.where(is_below, large, small)
+
+
+def _density(log_k: Array, difference: Array) -> Array:
+    distance = 2 * jnp.square(jnp.sin(0.5 * difference))
+    return jnp.exp(-multiply_by_exp(distance, log_k) - log_bessel_i0e(log_k) - _LOG_2PI)
+
+
+differentiate_tails(_centred_tails, _density)
 
 
 def _mean_distance(angle: Array, log_k: Array) -> Array:

@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammainc, gammaln
 
+from fisher8_jax._bisection import broadcast_probability, smallest_float
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
-from fisher8_jax.families._bisection import broadcast_probability, invert_increasing
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._units import scale_alone
@@ -147,7 +147,9 @@ class Weibull(ScalarFamily):
     def cdf(self, targets: Array) -> Array:
         """`1 - exp(-(targets / scale)^k)`, 0 for targets that are not positive."""
         w, is_inside = self.log_hazard(targets)
-        return jnp.where(is_inside, -jnp.expm1(-jnp.exp(w)), 0)
+        # A nan stays one.
+        outside = jnp.where(jnp.isnan(targets), jnp.nan, jnp.zeros_like(w))
+        return jnp.where(is_inside, -jnp.expm1(-jnp.exp(w)), outside)
 
     def quantile(self, probability: Array) -> Array:
         """`scale * (-ln(1 - p))^(1/k)`; `probability` broadcasts against the batch."""
@@ -174,7 +176,8 @@ class Weibull(ScalarFamily):
         dist = self.widen()
         log_inverse = -dist.log_concentration
         wanted = jnp.log1p(factor * jnp.expm1(_log_square_ratio(log_inverse)))
-        log_k = -invert_increasing(_log_square_ratio, wanted, log_inverse - 12, log_inverse + 12)
+        ends = log_inverse - 12, log_inverse + 12
+        log_k = -smallest_float(lambda x: _log_square_ratio(x) >= wanted, *ends)
         means = gammaln(1 + jnp.exp(log_inverse)) - gammaln(1 + jnp.exp(-log_k))
         return type(self)(dist.log_scale + means, log_k)
 

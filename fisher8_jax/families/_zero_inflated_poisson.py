@@ -6,13 +6,20 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaincc, gammaln
 
-from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax.families._bisection import broadcast_probability, smallest_count
+from fisher8_jax._bisection import broadcast_probability, smallest_count
+from fisher8_jax._deviance import beta_deviance, exp_excess
+from fisher8_jax._numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
-from fisher8_jax.families._poisson import counts, poisson_distances
+from fisher8_jax.families._poisson import (
+    counts,
+    poisson_distances,
+    poisson_nll,
+    poisson_tails,
+    relative_residual,
+)
+from fisher8_jax.families._quadrature import gauss_legendre
 
 
 @family
@@ -79,7 +86,7 @@ class ZeroInflatedPoisson(ScalarFamily):
         dist, targets = self.prepare(targets)
         safe, is_inside = counts(targets)
         log_some = jax.nn.log_sigmoid(-dist.logit_zero)
-        positive = dist.rate - safe * dist.log_rate + gammaln(safe + 1) - log_some
+        positive = poisson_nll(dist.log_rate, safe) - log_some
         values = jnp.where(safe == 0, -_log_zero(dist), positive)
         return jnp.where(is_inside, values, jnp.inf)
 
@@ -89,10 +96,11 @@ class ZeroInflatedPoisson(ScalarFamily):
         h, e, rate = jax.nn.sigmoid(dist.logit_zero), jnp.exp(-dist.rate), dist.rate
         zero = cotangent.logit_zero / h
         count = cotangent.log_rate
-        p0 = jnp.exp(_log_zero(dist))
-        log_scale = -jax.nn.log_sigmoid(-dist.logit_zero) - _log_two_or_more(dist.log_rate)
+        log_two = _log_two_or_more(dist.log_rate)
+        log_scale = -jax.nn.log_sigmoid(-dist.logit_zero) - log_two
+        own = e + h * jnp.exp(log_two)  # p0 - h rate e
         return type(self)(
-            multiply_by_exp((p0 - h * rate * e) * zero + e * count, log_scale) / h,
+            multiply_by_exp(own * zero + e * count, log_scale) / h,
             multiply_by_exp(e * zero + _some_over_rate(rate) * count, log_scale),
         )
 
@@ -102,12 +110,13 @@ class ZeroInflatedPoisson(ScalarFamily):
         safe, is_count = counts(targets)
         rate, e = dist.rate, jnp.exp(-dist.rate)
         some = jax.nn.sigmoid(-dist.logit_zero)
-        p0 = jnp.exp(_log_zero(dist))
         log_h, log_some = (jax.nn.log_sigmoid(x) for x in (dist.logit_zero, -dist.logit_zero))
         log_scale = -log_some - _log_two_or_more(dist.log_rate)
         is_zero = safe == 0
-        zero = jnp.where(is_zero, -1, p0 + some * rate * e - safe * e)
-        count = jnp.where(is_zero, 0, 1 - _some_over_rate(rate) * safe)
+        h = jax.nn.sigmoid(dist.logit_zero)
+        # p0 = e + h (1 - e), and whole numbers are subtracted first.
+        zero = jnp.where(is_zero, -1, -h * jnp.expm1(-rate) + e * ((1 - safe) + some * rate))
+        count = jnp.where(is_zero, 0, _count_residual(dist.log_rate, safe))
         return {
             "logit_zero": Scaled(
                 jnp.where(is_count, zero, jnp.nan), jnp.where(is_zero, 0, log_scale) - log_h
@@ -127,14 +136,16 @@ class ZeroInflatedPoisson(ScalarFamily):
         return type(self)(h * some * mixed, some * own)
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
-        """The quadratic form of `F`."""
+        """The quadratic form of `F`, as a sum of two squares."""
         dist, tangent = self.widen(), tangent.widen()
         h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
         rate, e = dist.rate, jnp.exp(-dist.rate)
         p0 = jnp.exp(_log_zero(dist))
         zero, count = h * tangent.logit_zero, tangent.log_rate
-        mixed = -jnp.expm1(-rate) / p0 * jnp.square(zero) - 2 * rate * e / p0 * zero * count
-        return some * (mixed + rate * (1 - h * rate * e / p0) * jnp.square(count))
+        positive = -jnp.expm1(-rate)
+        mixed = positive / p0 * jnp.square(zero - e / _some_over_rate(rate) * count)
+        two = jnp.exp(_log_two_or_more(dist.log_rate))
+        return some * (mixed + two / _some_over_rate(rate) * jnp.square(count))
 
     def fisher_factor(self) -> Array:
         """Lower triangular: the extra zeros come before what is left for the rate."""
@@ -150,27 +161,28 @@ class ZeroInflatedPoisson(ScalarFamily):
         )
 
     def kl(self, other: Self) -> Array:
-        """The closed form: the zeros, then the positive counts in expectation."""
+        """The closed form: whether zero or not, then the positive counts given that.
+
+        The divergence of two Bernoullis plus the chance of a positive count times that of two
+        zero-truncated Poissons, both never negative.
+        """
         p, q = self.widen(), other.widen()
-        log_p0, log_q0 = _log_zero(p), _log_zero(q)
-        log_some = jax.nn.log_sigmoid(-p.logit_zero) - jax.nn.log_sigmoid(-q.logit_zero)
-        some = jax.nn.sigmoid(-p.logit_zero) * -jnp.expm1(-p.rate)
-        positive = some * (log_some - p.rate + q.rate) + p.mean * (p.log_rate - q.log_rate)
-        return jnp.exp(log_p0) * (log_p0 - log_q0) + positive
+        log_zero, log_some = _log_zero(p), _log_positive(p)
+        shift = (_log_positive(q) - _log_zero(q)) - (log_some - log_zero)
+        return beta_deviance(log_some, log_zero, shift) + jnp.exp(log_some) * _truncated_kl(p, q)
 
     def cdf(self, targets: Array) -> Array:
         """The probability of at most `floor(targets)`."""
         dist, targets = self.prepare(targets)
-        return _cdf(dist.logit_zero, dist.rate, targets)
+        return _tails(dist.logit_zero, dist.log_rate, targets)[0]
 
     def quantile(self, probability: Array) -> Array:
         """The smallest count whose cdf reaches `probability`, as a float; by bisection."""
         dist = self.widen()
-        probability, logit, rate = broadcast_probability(
-            probability, self.batch_shape, dist.logit_zero, dist.rate
+        probability, logit, log_rate = broadcast_probability(
+            probability, self.batch_shape, dist.logit_zero, dist.log_rate
         )
-        upper = rate + 10 * jnp.sqrt(rate) + 10
-        return smallest_count(lambda n: _cdf(logit, rate, n), probability, upper)
+        return smallest_count(lambda n: _tails(logit, log_rate, n), probability)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Counts as floating-point numbers of the predictions' dtype."""
@@ -196,6 +208,51 @@ def _log_zero(dist: ZeroInflatedPoisson) -> Array:
     return jnp.logaddexp(jax.nn.log_sigmoid(dist.logit_zero), log_some - dist.rate)
 
 
+def _log_positive(dist: ZeroInflatedPoisson) -> Array:
+    """`ln(1 - p0)`."""
+    is_small = dist.log_rate < -10
+    rate = jnp.where(is_small, 1, dist.rate)
+    log_some = jnp.where(is_small, dist.log_rate, jnp.log(-jnp.expm1(-rate)))
+    return jax.nn.log_sigmoid(-dist.logit_zero) + log_some
+
+
+def _truncated_kl(p: ZeroInflatedPoisson, q: ZeroInflatedPoisson) -> Array:
+    """The divergence of two Poissons, both given a positive count.
+
+    `g(l) = ln(exp(exp(l)) - 1)` is the log-normaliser in `l = log_rate` and `g'` the mean, so it is
+    the integral of `(l_q - l) g''(l)` from `l_p` to `l_q`.
+    """
+    difference = q.log_rate - p.log_rate
+    is_close = jnp.abs(difference) < 1
+    safe = jnp.where(is_close, difference, 0)
+    nodes, weights = gauss_legendre(8)
+    near = jnp.zeros_like(difference)
+    for node, weight in zip(nodes, weights, strict=True):
+        variance = _truncated_variance(p.log_rate + float(node) * safe)
+        near = near + float(weight * (1 - node)) * variance
+    mean = 1 / _some_over_rate(p.rate)
+    # ln(1 - exp(-rate)) without its underflow.
+    log_some = [jnp.log(_some_over_rate(x.rate)) + x.log_rate for x in (p, q)]
+    # rate_q - rate_p - mean difference, with the mean close to rate_p where that is large.
+    rest = (mean - p.rate) * difference
+    far = multiply_by_exp(exp_excess(difference), p.log_rate) - rest + log_some[1] - log_some[0]
+    return jnp.where(is_close, jnp.square(safe) * near, far)
+
+
+def _truncated_variance(log_rate: Array) -> Array:
+    """The variance of a Poisson count given that it is positive: `rate q / (1 - e)^2`."""
+    log_some = 2 * (jnp.log(_some_over_rate(jnp.exp(log_rate))) + log_rate)
+    return jnp.exp(log_rate + _log_two_or_more(log_rate) - log_some)
+
+
+def _count_residual(log_rate: Array, y: Array) -> Array:
+    """`1 - y (1 - exp(-rate)) / rate` for counts from 1."""
+    rate = jnp.exp(log_rate)
+    small = (1 - y) + y * (exp_excess(-rate) / rate)
+    large = materialize(relative_residual(log_rate, y)) + y * jnp.exp(-rate - log_rate)
+    return jnp.where(log_rate < 0, small, large)
+
+
 def _log_two_or_more(log_rate: Array) -> Array:
     """`ln(1 - exp(-rate) (1 + rate))`, the chance of at least two events; `2 log_rate` below."""
     is_small = log_rate < 0
@@ -214,7 +271,8 @@ def _some_over_rate(rate: Array) -> Array:
     return -jnp.expm1(-rate) / rate
 
 
-def _cdf(logit_zero: Array, rate: Array, targets: Array) -> Array:
-    whole = jnp.floor(jnp.maximum(targets, 0))
-    some = jax.nn.sigmoid(-logit_zero) * gammaincc(whole + 1, rate)
-    return jnp.where(targets < 0, 0, jax.nn.sigmoid(logit_zero) + some)
+def _tails(logit_zero: Array, log_rate: Array, targets: Array) -> tuple[Array, Array]:
+    lower, upper = poisson_tails(log_rate, targets)
+    some = jax.nn.sigmoid(-logit_zero)
+    lower = jnp.where(targets < 0, 0, jax.nn.sigmoid(logit_zero) + some * lower)
+    return lower, jnp.where(targets < 0, 1, some * upper)

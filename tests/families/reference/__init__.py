@@ -1,0 +1,1 @@
+"""Reference values for the families over wide ranges of their parameters."""

@@ -1,0 +1,210 @@
+"""Every answer of every family in float32, against references over wide ranges of the parameters.
+
+The tables of `reference/` hold what is right for exactly the float32 numbers in them. One compiled
+program per family answers all questions, mapped over the rows.
+"""
+
+import functools
+import json
+import pathlib
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fisher8_jax import families as f8
+from fisher8_jax._numerics import materialize
+from tests.families.conformance import QUICK
+
+TABLES = sorted(pathlib.Path(__file__).parent.glob("reference/*.json"))
+NAMES = [path.stem for path in TABLES]
+COUNTS = ("Poisson", "ZeroInflatedPoisson", "NegativeBinomial")
+EPS = float(np.finfo(np.float32).eps)
+
+pytestmark = pytest.mark.parametrize("name", NAMES)
+
+
+def table_of(name: str) -> dict[str, np.ndarray]:
+    path = next(path for path in TABLES if path.stem == name)
+    return {key: np.array(column) for key, column in json.loads(path.read_text()).items()}
+
+
+def make(name: str, columns: list) -> f8.Family:
+    if name == "StudentT":  # its third column is the static number of degrees of freedom
+        return f8.StudentT(*columns[:2], df=float(columns[2][0]))
+    return getattr(f8, name)(*columns)
+
+
+def answers(dist, targets, direction):
+    """One row: everything that is asked of it, and derivatives in parameters and target."""
+    cdf = dist.cdf(targets)
+    other = jax.tree.map(jnp.add, dist, direction)
+
+    def slopes(function):
+        gradient = jax.grad(lambda d, y: jnp.sum(function(d, y)), argnums=(0, 1))
+        return jax.tree.leaves(gradient(dist, targets))
+
+    return {
+        "nll": dist.nll(targets),
+        "cdf": cdf,
+        "round_trip": dist.quantile(cdf),
+        "scores": [materialize(score) for score in dist.natural_score(targets).values()],
+        "kl": dist.kl(other),
+        "kl_self": dist.kl(dist),
+        "quadratic": dist.fisher_norm_sq(direction),
+        "gradients": slopes(lambda d, y: d.nll(y)) + slopes(lambda d, y: d.cdf(y)),
+    }
+
+
+_compiled = jax.jit(jax.vmap(answers), compiler_options=QUICK)
+
+
+@functools.cache
+def report(name: str):
+    """The table and the float32 answers to it."""
+    table = table_of(name)
+    columns = [np.float32(table[key]) for key in table if key.startswith("parameter")]
+    targets = np.float32(table["targets"])
+    rows = [np.arange(len(targets))]
+    if name == "StudentT":
+        rows = [np.flatnonzero(columns[2] == df) for df in np.unique(columns[2])]
+    parts = []
+    for index in rows:
+        dist = make(name, [jnp.asarray(column[index]) for column in columns])
+        steps = np.cos(np.arange(len(index)))
+        direction = jax.tree.map(lambda x: jnp.asarray(1e-2 * steps, x.dtype), dist)  # noqa: B023
+        parts.append(_compiled(dist, jnp.asarray(targets[index]), direction))
+    got = jax.tree.map(lambda *x: np.concatenate(x).astype(np.float64), *parts)
+    order = np.argsort(np.concatenate(rows))
+    return table, jax.tree.map(lambda x: x[order], got), targets.astype(np.float64)
+
+
+def assert_rows(holds, name, table, **columns):
+    """Names the first rows that fail, with their parameters."""
+    bad = np.flatnonzero(~holds)[:3]
+    shown = {key: table[key] for key in table if key.startswith(("parameter", "targets"))}
+    lines = [{k: float(v[i]) for k, v in (shown | columns).items()} for i in bad]
+    assert holds.all(), f"{name}: {(~holds).sum()} of {holds.size} rows, such as {lines}"
+
+
+def test_likelihood(name):
+    table, got, _ = report(name)
+    error = np.abs(got["nll"] - table["nll"])
+    holds = (error <= 1e-5 * np.abs(table["nll"])) | (error <= 1e-4)
+    assert_rows(holds, name, table, got=got["nll"], right=table["nll"])
+
+
+def test_cdf_in_the_middle_and_in_the_tails(name):
+    table, got, _ = report(name)
+    error = np.abs(got["cdf"] - table["cdf"])
+    holds = (error <= 1e-5) & ((error <= 1e-3 * table["cdf"]) | (table["cdf"] < 1e-8))
+    assert_rows(holds, name, table, got=got["cdf"], right=table["cdf"])
+
+
+def test_quantile_of_the_cdf_is_the_target(name):
+    """Within what the rounding of a target and of a probability allow."""
+    table, got, targets = report(name)
+    p, back = got["cdf"], got["round_trip"]
+    mass = np.exp(-table["nll"])
+    if name in COUNTS:
+        # Counts whose mass is lost in the rounding of the cdf share it with a smaller one.
+        is_seen = (mass > 4 * EPS * p) & (p < 1)
+        holds = (back == targets) | ~is_seen
+        holds &= (back <= targets) | (p == 1)
+    else:
+        allowed = 8 * EPS * np.abs(targets) + 16 * EPS * p / mass
+        holds = (np.abs(back - targets) <= allowed) | (p == 1) | (p < 1e-30)
+    assert_rows(holds, name, table, got=back, p=p)
+
+
+def test_natural_score(name):
+    """Within 1e-3, or 1e-5 of its own standard deviation where it crosses 0."""
+    table, got, _ = report(name)
+    for i, score in enumerate(got["scores"]):
+        right, spread = table[f"score_{i}"], table[f"spread_{i}"]
+        holds = np.abs(score - right) <= 1e-3 * np.abs(right) + 1e-5 * spread
+        holds &= (np.sign(score) == np.sign(right)) | (np.abs(right) < 1e-5 * spread)
+        assert_rows(holds, f"{name} {i}", table, got=score, right=right, spread=spread)
+
+
+def test_divergence(name):
+    """Never negative, 0 of itself, and half the quadratic form of a small step."""
+    table, got, _ = report(name)
+    kl, half = got["kl"], 0.5 * got["quadratic"]
+    assert_rows(kl >= -1e-6, name, table, kl=kl)
+    assert_rows(np.abs(got["kl_self"]) <= 1e-6, name, table, kl=got["kl_self"])
+    is_small = (half < 1e-2) & (half > 1e-12)
+    holds = ~is_small | (np.abs(kl - half) <= 0.05 * half + 1e-7)
+    assert_rows(holds, name, table, kl=kl, half=half)
+
+
+def test_gradients_are_finite(name):
+    table, got, _ = report(name)
+    for slope in got["gradients"]:
+        assert_rows(np.isfinite(slope), name, table, slope=slope)
+
+
+def test_half_precision_is_answered_in_float32(name):
+    """Every method widens first, so equal parameters give equal answers."""
+    table = table_of(name)
+    columns = [np.float32(table[key])[:1] for key in table if key.startswith("parameter")]
+    dist = make(name, [jnp.asarray(column) for column in columns])
+    narrow = jax.tree.map(lambda x: x.astype(jnp.bfloat16), dist)
+    targets = jnp.ones(1, jnp.float32)
+    shapes = jax.eval_shape(jax.vmap(answers), narrow, targets, narrow)
+    for key in ("nll", "cdf", "round_trip", "scores", "kl", "quadratic"):
+        assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(shapes[key])), key
+
+
+def drawn(name: str, seed: int, width: float):
+    """As many rows as the table has, so that the compiled program serves again."""
+    rng = np.random.default_rng(seed)
+    rows = len(table_of(name)["targets"])
+    if name == "StudentT":
+        rows //= 9
+    size = {"Poisson": 1, "StudentTLearnedDf": 3, "StudentT": 2}.get(name, 2)
+    columns = [np.float32(rng.uniform(-width, width, rows)) for _ in range(size)]
+    raw = rng.uniform(-width, width, rows)
+    targets = {
+        **dict.fromkeys(COUNTS, np.floor(np.exp(np.minimum(raw, 16)))),
+        "Gamma": np.exp(raw),
+        "Beta": np.clip(1 / (1 + np.exp(-raw)), 1e-30, 1 - 1e-6),
+    }.get(name, raw)
+    return columns, np.float32(targets)
+
+
+def check_drawn(name: str, seed: int, width: float) -> None:
+    columns, targets = drawn(name, seed, width)
+    arrays = [jnp.asarray(x) for x in columns]
+    # One of the numbers of degrees of freedom that the table has compiled.
+    dist = make(name, [*arrays, [4.0]] if name == "StudentT" else arrays)
+    direction = jax.tree.map(lambda x: jnp.full_like(x, 1e-2), dist)
+    got = _compiled(dist, jnp.asarray(targets), direction)
+    table = {f"parameter_{i}": x for i, x in enumerate(columns)} | {"targets": targets}
+    nll, cdf, kl = (np.asarray(got[key], np.float64) for key in ("nll", "cdf", "kl"))
+    assert_rows(~np.isnan(nll), name, table, nll=nll)
+    assert_rows((cdf >= 0) & (cdf <= 1), name, table, cdf=cdf)
+    assert_rows((kl >= -1e-6) | np.isinf(kl), name, table, kl=kl)
+    assert_rows(~np.isnan(np.asarray(got["round_trip"])), name, table, cdf=cdf)
+    for score in got["scores"]:
+        assert_rows(~np.isnan(np.asarray(score)), name, table, score=np.asarray(score))
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+WIDTHS = st.sampled_from([1.0, 4.0, 12.0, 20.0])
+
+
+@hypothesis.settings(max_examples=10)
+@hypothesis.given(seed=SEEDS, width=WIDTHS)
+def test_random_parameters(name, seed, width):
+    check_drawn(name, seed, width)
+
+
+@pytest.mark.slow
+@hypothesis.settings(max_examples=500)
+@hypothesis.given(seed=SEEDS, width=st.floats(0.01, 40.0))
+def test_many_random_parameters(name, seed, width):
+    check_drawn(name, seed, width)
