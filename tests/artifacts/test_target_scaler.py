@@ -79,3 +79,32 @@ def test_mistakes_are_named():
         TargetScaler.fit(TARGETS, weights=np.ones(3))
     with pytest.raises(ValueError, match="`where` must have the shape of the targets"):
         TargetScaler.fit(TARGETS, where=np.ones(50, bool))
+
+
+def test_nan_is_refused_or_masked_and_never_a_scale():
+    targets = np.array([[1.0, 5.0], [3.0, np.nan], [5.0, 9.0]])
+    with pytest.raises(ValueError, match=r"must be finite, got nan at \(1, 1\) and 1 such"):
+        TargetScaler.fit(targets)
+    scaler = TargetScaler.fit(targets, skip_nan=True)
+    np.testing.assert_allclose(scaler.shift, [3.0, 7.0])
+    np.testing.assert_allclose(scaler.scale, [np.std([1, 3, 5]), 2.0])
+    by_mask = TargetScaler.fit(targets, where=~np.isnan(targets))
+    np.testing.assert_array_equal(by_mask.scale, scaler.scale)
+    empty = TargetScaler.fit(np.full((3, 1), np.nan), skip_nan=True)
+    np.testing.assert_array_equal(empty.scale, [1.0])
+    with pytest.raises(ValueError, match="got inf at"):
+        TargetScaler.fit(np.array([1.0, np.inf]), skip_nan=True)
+    for bad in (np.array([1.0, np.nan]), np.array([1.0, -1.0])):
+        with pytest.raises(ValueError, match="`weights` must be finite and not negative"):
+            TargetScaler.fit(np.ones(2), weights=bad)
+    with pytest.raises(TypeError, match="`weights` must be real numbers, got dtype bool"):
+        TargetScaler.fit(np.ones(2), weights=np.ones(2, bool))
+
+
+def test_scale_alone_is_the_root_mean_square():
+    scaler = TargetScaler.fit(np.array([3.0, 4.0]), shift=False)
+    assert scaler.shift is None
+    np.testing.assert_allclose(scaler.scale, np.sqrt(12.5))
+    values = jnp.array([1.0, 2.0])
+    np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(values)), values)
+    assert TargetScaler.fit(np.zeros(3), shift=False).scale == 1
