@@ -30,7 +30,7 @@ def exp_excess(x: Array) -> Array:
     Example:
         >>> import jax.numpy as jnp
         >>> exp_excess(jnp.array([1e-3]))
-        Array([5.001667e-07], dtype=float32)
+        Array([5.0016...e-07], dtype=float32)
     """
     is_small = jnp.abs(x) < 0.5
     small = jnp.where(is_small, x, 0)
