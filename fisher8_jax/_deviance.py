@@ -154,14 +154,27 @@ def relative_shift(log_odds: Array, shift: Array) -> tuple[Array, Array]:
     return n * scale, m * scale
 
 
+def log_relative(log_odds: Array, shift: Array) -> tuple[Array, Array]:
+    """`ln(x/m)` and `ln(y/n)`, in the words of `relative_shift`."""
+    up, down = relative_shift(log_odds, shift)
+    is_close = jnp.abs(shift) < 1
+    near_up, near_down = (jnp.log1p(jnp.where(is_close, x, 0)) for x in (up, -down))
+    far_up, far_down = _log_far(log_odds, shift)
+    return jnp.where(is_close, near_up, far_up), jnp.where(is_close, near_down, far_down)
+
+
+def _log_far(log_odds: Array, shift: Array) -> tuple[Array, Array]:
+    """The same by logarithms, far away, where the ratio may have rounded to 0."""
+    log_m, log_n = jax.nn.log_sigmoid(log_odds), jax.nn.log_sigmoid(-log_odds)
+    return -jnp.logaddexp(log_m, log_n - shift), -jnp.logaddexp(log_n, log_m + shift)
+
+
 def _deviance_parts(log_a: Array, log_b: Array, shift: Array) -> tuple[Array, Array]:
     log_odds = log_a - log_b
     up, down = relative_shift(log_odds, shift)
-    log_m, log_n = jax.nn.log_sigmoid(log_odds), jax.nn.log_sigmoid(-log_odds)
     is_close = jnp.abs(shift) < 1
-    # Far away the logarithms are known without the ratio, which may have rounded to 0.
-    far_a = up + jnp.logaddexp(log_m, log_n - shift)
-    far_b = jnp.logaddexp(log_n, log_m + shift) - down
+    log_up, log_down = _log_far(log_odds, shift)
+    far_a, far_b = up - log_up, -down - log_down
     near_a = log1p_deficit(jnp.where(is_close, up, 0))
     near_b = log1p_deficit(jnp.where(is_close, -down, 0))
     a, b = jnp.exp(log_a), jnp.exp(log_b)

@@ -1,6 +1,7 @@
 """The Beta distribution by mean and concentration: targets strictly between 0 and 1."""
 
 import math
+from collections.abc import Callable
 from typing import Self
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._bisection import broadcast_probability, smallest_float, tail_reaches
-from fisher8_jax._deviance import beta_deviance, logit_difference, relative_shift
+from fisher8_jax._deviance import beta_deviance, log_relative, logit_difference, relative_shift
 from fisher8_jax._incomplete import beta_density, beta_tails
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax._special import (
@@ -111,25 +112,30 @@ class Beta(ScalarFamily):
         return type(self)(*_solve(dist, cotangent.logit_mean, cotangent.log_concentration))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
-        """From the score with its leading terms cancelled by hand; nan outside the support."""
+        """From the scores `A`, `B` of `ln(alpha)`, `ln(beta)`; nan outside the support.
+
+        In the words of the class docstring, without a difference of nearly equal terms,
+
+            logit_mean:         (A (b - n s) - B (a - m s)) / D
+            log_concentration:  (m n c (A + B) + m b A + n a B) / D
+        """
         dist, targets = self.prepare(targets)
         is_inside = (targets > 0) & (targets < 1)
         targets = jnp.where(is_inside, targets, jnp.nan)
+        # exp(log_scale) is taken out of both scores, because c times a logarithm may overflow.
+        log_c = dist.log_concentration
+        log_scale = jnp.maximum(log_c, 0)
+        along_a, along_b = _score_of_shapes(dist, targets, log_scale)
         m, n = dist.mean, jax.nn.sigmoid(-dist.logit_mean)
-        u_alpha, u_beta = digamma_remainder(dist.log_alpha), digamma_remainder(dist.log_beta)
-        # exp(log_scale) is taken out of both scores, because c times a divergence may overflow.
-        log_scale = jnp.maximum(dist.log_concentration, 0)
-        rest = jnp.exp(-log_scale)
-        c = jnp.exp(dist.log_concentration - log_scale)
-        shift = logit_difference(targets, dist.logit_mean)
-        logit = rest * (n * u_alpha - m * u_beta) - c * m * n * shift
-        log_m, log_n = (jax.nn.log_sigmoid(x) for x in (dist.logit_mean, -dist.logit_mean))
-        divergence = beta_deviance(log_m, log_n, shift)
-        remainders = u_alpha + u_beta - digamma_remainder(dist.log_concentration)
-        natural = _solve(dist, logit, c * divergence + rest * remainders)
+        a, b = trigamma_remainder(dist.log_alpha), trigamma_remainder(dist.log_beta)
+        rest_a, rest_b, determinant = _rests(dist, a, b)
+        logit = rest_b * along_a - rest_a * along_b
+        spread = m * n * jnp.exp(log_c) * (along_a + along_b) + m * b * along_a + n * a * along_b
+        log_total = jax.nn.softplus(log_c)
+        scale = 1 / (m * n * determinant)
         return {
-            "logit_mean": Scaled(natural[0], log_scale),
-            "log_concentration": Scaled(natural[1], log_scale),
+            "logit_mean": Scaled(multiply_by_exp(logit * scale, -log_total), log_scale),
+            "log_concentration": Scaled(multiply_by_exp(spread * scale, -log_total), log_scale),
         }
 
     def fisher(self, tangent: Self) -> Self:
@@ -253,12 +259,7 @@ def _information(dist: Beta) -> tuple[Array, Array, Array, Array]:
     a, b = trigamma_remainder(dist.log_alpha), trigamma_remainder(dist.log_beta)
     s, c = trigamma_remainder(dist.log_concentration), jnp.exp(dist.log_concentration)
     f_cc = a + b - s
-    # a b - s (n^2 a + m^2 b), arranged around the smaller of m and n; t decreases, so s <= a, b.
-    small, large = jnp.minimum(m, n), jnp.maximum(m, n)
-    near, far = jnp.where(m < n, a, b), jnp.where(m < n, b, a)
-    gap = _quotient(dist.log_concentration, small, far - s)
-    rest = (near * gap + s * (2 * near - small * (near + far))) / large
-    determinant = (c * f_cc + rest) / (1 + c)
+    determinant = _rests(dist, a, b)[2]
     return m * n * c + jnp.square(n) * a + jnp.square(m) * b, n * a - m * b, f_cc, determinant
 
 
@@ -278,14 +279,57 @@ def _solve(dist: Beta, logit_mean: Array, log_concentration: Array) -> tuple[Arr
     )
 
 
-def _quotient(log_c: Array, small: Array, difference: Array) -> Array:
-    """`(t((1 - small) c) - t(c)) / small`, by the derivative where the difference has no digits.
+def _rests(dist: Beta, a: Array, b: Array) -> tuple[Array, Array, Array]:
+    """`a - m s`, `b - n s`, and the determinant divided by `m n (1 + c)`.
 
-    The derivative in the middle is wrong by a fraction `small^2 / 24` at most.
+    Arranged around the smaller of m and n; t decreases, so s is at most a and b.
+    """
+    m, n = jax.nn.sigmoid(dist.logit_mean), jax.nn.sigmoid(-dist.logit_mean)
+    log_c = dist.log_concentration
+    s, c = trigamma_remainder(log_c), jnp.exp(log_c)
+    small, large = jnp.minimum(m, n), jnp.maximum(m, n)
+    near, far = jnp.where(m < n, a, b), jnp.where(m < n, b, a)
+    gap = _quotient(trigamma_remainder, log_c, small, far - s)
+    # a b - s (n^2 a + m^2 b)
+    rest = (near * gap + s * (2 * near - small * (near + far))) / large
+    of_near, of_far = near - small * s, small * (gap + s)
+    return (
+        jnp.where(m < n, of_near, of_far),
+        jnp.where(m < n, of_far, of_near),
+        (c * (a + b - s) + rest) / (1 + c),
+    )
+
+
+def _score_of_shapes(dist: Beta, targets: Array, log_scale: Array) -> tuple[Array, Array]:
+    """The derivatives of the NLL in `ln(alpha)` and `ln(beta)`, over `exp(log_scale)`.
+
+    `alpha (ln(m / y) + digamma(alpha) - ln(alpha) - digamma(c) + ln(c))`, and so for beta.
+    """
+    m, n = jax.nn.sigmoid(dist.logit_mean), jax.nn.sigmoid(-dist.logit_mean)
+    log_c = dist.log_concentration
+    small = jnp.minimum(m, n)
+    u_a, u_b, u_c = (digamma_remainder(x) for x in (dist.log_alpha, dist.log_beta, log_c))
+    # For the larger of the two, u - large u_c is (u - u_c) + small u_c.
+    far = jnp.where(m < n, u_b, u_a)
+    settled = small * (_quotient(digamma_remainder, log_c, small, far - u_c) + u_c)
+    settled_a = jnp.where(m < n, u_a - m * u_c, settled)
+    settled_b = jnp.where(m < n, settled, u_b - n * u_c)
+    shift = logit_difference(targets, dist.logit_mean)
+    log_up, log_down = log_relative(dist.logit_mean, shift)
+    rest, c = jnp.exp(-log_scale), jnp.exp(log_c - log_scale)
+    return rest * settled_a - c * m * log_up, rest * settled_b - c * n * log_down
+
+
+def _quotient(
+    function: Callable[[Array], Array], log_c: Array, small: Array, difference: Array
+) -> Array:
+    """`(f((1 - small) c) - f(c)) / small`, by the derivative where the difference has no digits.
+
+    The derivative in the middle is wrong by a fraction of about `small^2 / 24`.
     """
     is_close = small < (1e-5 if small.dtype == jnp.float64 else 1e-2)
     distance = jnp.log1p(-jnp.where(is_close, small, 0))
     middle = log_c + 0.5 * distance
-    _, slope = jax.jvp(trigamma_remainder, (middle,), (jnp.ones_like(middle),))
+    _, slope = jax.jvp(function, (middle,), (jnp.ones_like(middle),))
     scale = jnp.where(is_close, distance / small, 0)
-    return jnp.where(is_close, slope * scale, jnp.maximum(difference, 0) / small)
+    return jnp.where(is_close, slope * scale, difference / small)

@@ -274,5 +274,6 @@ def _some_over_rate(rate: Array) -> Array:
 def _tails(logit_zero: Array, log_rate: Array, targets: Array) -> tuple[Array, Array]:
     lower, upper = poisson_tails(log_rate, targets)
     some = jax.nn.sigmoid(-logit_zero)
-    lower = jnp.where(targets < 0, 0, jax.nn.sigmoid(logit_zero) + some * lower)
+    lower = jnp.minimum(jax.nn.sigmoid(logit_zero) + some * lower, 1)
+    lower = jnp.where(targets < 0, 0, lower)
     return lower, jnp.where(targets < 0, 1, some * upper)
