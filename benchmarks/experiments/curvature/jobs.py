@@ -1,0 +1,172 @@
+"""The UCI jobs of the whole network: 100 published steps, and equal processor time."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from benchmarks.experiments.curvature.plan import (
+    BATCH,
+    DAMPING,
+    HELD_OUT,
+    LOOKS,
+    STEPS,
+    StepsJob,
+    TimeJob,
+)
+from benchmarks.experiments.curvature.training import ELU, SILU, Settings, make_task
+from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared
+from benchmarks.experiments.uci.plan import SPLITS
+from benchmarks.machinery.networks import Mlp, Params
+from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.scoring import Scores, score
+from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.store import Store
+from benchmarks.machinery.workers import Report
+from fisher8_jax.ensembles import stack_members
+from fisher8_jax.training import (
+    Lane,
+    Schedule,
+    Sources,
+    Task,
+    TrainState,
+    shuffled_rows,
+    start,
+    train,
+)
+
+
+def run_steps(job: StepsJob, report: Report) -> None:
+    """100 steps on all splits, with the batches and first parameters of the published tables."""
+    prepared = load_prepared(job.data)
+    task = make_task("network", ELU, STEPS)
+    lanes, params = _lanes(job.dataset, job.seed, (1.0,)), _params(job, ELU, prepared)
+    rows = [_batches(job, fold, n, STEPS) for fold, n in enumerate(prepared.train_rows)]
+    schedule = _schedule(rows, STEPS)
+    state = start(task, params, None, lanes, prepared.train)
+    state, _ = train(task, state, prepared.train, lanes, schedule)
+    scores = _scores(task, state.params, lanes.source, prepared)
+    report(STEPS * SPLITS)
+    _write(job, {name: np.asarray(values) for name, values in scores._asdict().items()})
+
+
+def run_time(job: TimeJob, report: Report) -> None:
+    """One budget: choose a rate on held-out rows if there are several, then train on all rows."""
+    prepared = load_prepared(job.data)
+    task = make_task(job.method, SILU, job.steps)
+    result: dict = {"seconds_per_step": job.seconds}
+    rate = 1.0
+    if len(job.rates) > 1:
+        held_out_nll = _held_out_nll(job, task, prepared, report)
+        rate = job.rates[int(np.argmin(np.where(np.isfinite(held_out_nll), held_out_nll, np.inf)))]
+        result |= {"rate": rate, "held_out_nll": held_out_nll}
+    lanes, params = _lanes(job.dataset, job.seed, (rate,)), _params(job, SILU, prepared)
+    rows = [_batches(job, fold, n, job.steps) for fold, n in enumerate(prepared.train_rows)]
+    looks = []
+    for state, steps in _train(task, job, params, lanes, prepared.train, rows):
+        scores = _scores(task, state.params, lanes.source, prepared)
+        looks.append({name: np.asarray(v) for name, v in scores._asdict().items()})
+        report(steps * SPLITS)
+    curve = {f"{name}_over_time": [look[name].mean() for look in looks] for name in ("rmse", "nll")}
+    steps_at_looks = [min((i + 1) * _chunk(job), job.steps) for i in range(len(looks))]
+    _write(job, result | looks[-1] | curve | {"steps_at_looks": steps_at_looks})
+
+
+def _held_out_nll(job: TimeJob, task: Task, prepared: Prepared, report: Report) -> np.ndarray:
+    """The mean held-out NLL of every rate, over the splits."""
+    lanes = _lanes(job.dataset, job.seed, job.rates)
+    params = jax.tree.map(
+        lambda leaf: np.repeat(leaf, len(job.rates), axis=0), _params(job, SILU, prepared)
+    )
+    fewest = min(prepared.train_rows)
+    size = round(HELD_OUT * fewest)
+    orders = [
+        generator("curvature", job.dataset, fold, job.seed, "held out").permutation(rows)
+        for fold, rows in enumerate(prepared.train_rows)
+    ]
+    kept, held = [order[size:] for order in orders], np.stack([order[:size] for order in orders])
+    rows = [rows[_batches(job, fold, len(rows), job.steps)] for fold, rows in enumerate(kept)]
+    for state, steps in _train(task, job, params, lanes, prepared.train, rows):
+        report(steps * len(lanes.source))
+    values = _held_out(task, state.params, lanes.source, prepared.train, held)
+    return np.asarray(values).reshape(SPLITS, len(job.rates)).mean(axis=0)
+
+
+def _train(task, job, params, lanes, sources, rows):
+    """Chunk by chunk, so that the network can be looked at; yields the state and its steps."""
+    state = start(task, params, None, lanes, sources)
+    schedule = _schedule(rows, job.steps)
+    for first in range(0, job.steps, _chunk(job)):
+        chunk, steps = schedule.chunk(first, _chunk(job))
+        state, _ = train(task, state, sources, lanes, chunk, steps)
+        jax.block_until_ready(state.step)
+        yield state, steps
+
+
+def _chunk(job: TimeJob) -> int:
+    return -(-job.steps // LOOKS)
+
+
+def _schedule(rows: list[np.ndarray], steps: int) -> Schedule:
+    decay = 1 - np.arange(steps) / steps
+    return Schedule(np.stack(rows, axis=1), np.zeros(steps, bool), decay.astype(np.float32))
+
+
+def _batches(job: StepsJob | TimeJob, fold: int, rows: int, steps: int) -> np.ndarray:
+    rng = generator("uci", job.dataset, fold, job.seed, "batches")
+    return shuffled_rows(rng, rows, batch=BATCH, steps=steps)[0]
+
+
+def _params(job: StepsJob | TimeJob, network: Mlp, prepared: Prepared) -> Params:
+    rngs = (generator("uci", job.dataset, fold, job.seed, "init") for fold in range(SPLITS))
+    return stack_members([network.init(rng, prepared.features, PADDED_FEATURES) for rng in rngs])
+
+
+def _lanes(dataset: str, seed: int, rates: tuple[float, ...]) -> Lane:
+    """Splits outermost, rates inside."""
+    keys = [seed_of("uci", dataset, fold, seed, "key") & 0xFFFFFFFF for fold in range(SPLITS)]
+    number = SPLITS * len(rates)
+    settings = Settings(jnp.tile(jnp.array(rates, jnp.float32), SPLITS), jnp.full(number, DAMPING))
+    return Lane(
+        settings,
+        jax.vmap(jax.random.key)(np.repeat(np.array(keys, np.uint32), len(rates))),
+        jnp.repeat(jnp.arange(SPLITS, dtype=jnp.int32), len(rates)),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _scores(task: Task, params: Params, source: Array, prepared: Prepared) -> Scores:
+    def of_lane(params: Params, index: Array) -> Scores:
+        test = (prepared.test_inputs, prepared.test_targets, prepared.test_mask)
+        inputs, targets, mask = (leaf[index] for leaf in test)
+        dist, _ = task.apply(params, None, inputs)
+        shift, scale = prepared.shift[index], prepared.scale[index]
+        return score(dist.unscale(shift, scale), targets * scale + shift, mask)
+
+    return jax.vmap(of_lane)(params, source)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _held_out(
+    task: Task, params: Params, source: Array, sources: Sources, rows: np.ndarray
+) -> Array:
+    def of_lane(params: Params, index: Array) -> Array:
+        mine = jnp.asarray(rows)[index]
+        dist, _ = task.apply(params, None, sources.inputs[index, mine])
+        return dist.nll(sources.targets[index, mine]).mean()
+
+    return jax.vmap(of_lane)(params, source)
+
+
+def _write(job: StepsJob | TimeJob, result: dict) -> None:
+    spec = job.cells[job.cell]
+    Store(job.results).write(job.cell, spec=spec, result=result, provenance=provenance(job.command))
+
+
+def state_of(task: Task, network: Mlp, prepared: Prepared, dataset: str) -> tuple[TrainState, Lane]:
+    """A training before its first step, for measurements of cost."""
+    job = StepsJob(dataset, 0, None, None)  # type: ignore[arg-type]
+    lanes = _lanes(dataset, 0, (0.01,))
+    return start(task, _params(job, network, prepared), None, lanes, prepared.train), lanes
