@@ -1,0 +1,215 @@
+"""The report's section on the whole network: sinusoid, 100 steps, equal processor time."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from benchmarks.experiments.curvature.plan import (
+    BUDGETS,
+    COSTS_CELL,
+    METHODS,
+    SELECTION,
+    SinusoidJob,
+)
+from benchmarks.experiments.sinusoid.plan import NOISES, true_mean
+from benchmarks.experiments.uci.data import DATASETS
+from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
+from benchmarks.machinery.store import Store
+
+Result = dict[str, Any]
+
+
+def section(store: Store) -> Section | None:
+    """Tables and pictures from result files; None if there are none."""
+    blocks = [*_sinusoid_blocks(store), *_steps_blocks(store), *_time_blocks(store)]
+    return Section("The whole network", blocks) if blocks else None
+
+
+def _sinusoid_blocks(store: Store) -> list[Block]:
+    rows = [
+        ["whole network", spec["inputs"], spec["noise"], f"{spec['steps']:,}", *_errors(result)]
+        for spec, result in _cells(store, "sinusoid")
+    ]
+    if not rows:
+        return []
+    stored = [(c["spec"], c["result"]) for c in store.cells("sinusoid")]
+    rows += [
+        [f"{spec['method']}, spread start", "raw", spec["noise"], f"{spec['steps']:,}"]
+        + _errors(result)
+        for spec, result in stored
+        if spec["setting"] == "best" and spec["steps"] == 700_000
+    ]
+    header = ["method", "inputs", "noise", "steps", "RMSE", "mean |sigma/true - 1|"]
+    caption = "Sinusoid: mean over five seeds (smallest to largest)"
+    blocks: list[Block] = [Table(caption, header, rows), *_sinusoid_seconds(store)]
+    for noise in NOISES:
+        result = store.read(f"curvature/sinusoid-standardised-{noise}")
+        if result is not None:
+            draw = functools.partial(draw_sinusoid, store, noise)
+            words = f"{noise} noise, first seed: 2,000 steps beside 700,000; maps over training."
+            blocks.append(Figure(f"curvature-sinusoid-{noise}", draw, words.capitalize()))
+    return blocks
+
+
+def _sinusoid_seconds(store: Store) -> list[Block]:
+    costs = store.read(COSTS_CELL)
+    if costs is None:
+        return []
+    ours = SinusoidJob.steps * costs["sinusoid_network"][1]
+    theirs = 700_000 * costs["sinusoid_radius"][1]
+    return [
+        Paragraph(
+            f"Processor time of one seed: **{ours:.1f} s** for {SinusoidJob.steps:,} steps of the "
+            f"whole network, {theirs:.0f} s for 700,000 steps of Fisher8 with the KL radius "
+            "(a step's median times their number, both measured in turn)."
+        )
+    ]
+
+
+def draw_sinusoid(store: Store, noise: str) -> bytes:
+    """Fit and maps of the whole network beside those of the long trainings."""
+    from benchmarks.experiments.sinusoid.figure import sinusoid_figure
+
+    columns = {"Whole network, 2,000 steps": store.read(f"curvature/sinusoid-standardised-{noise}")}
+    for method, label in (("fisher8_radius", "Fisher8 + KL radius"), ("fisher8", "Fisher8")):
+        result = store.read(f"sinusoid/best-{noise}-{method}")
+        if result is not None:
+            columns[f"{label}, 700,000 steps"] = result
+    x = np.array(next(iter(columns.values()))["x"])  # type: ignore[index]
+    return sinusoid_figure(columns, (true_mean(x), NOISES[noise](x)))  # type: ignore[arg-type]
+
+
+def _steps_blocks(store: Store) -> list[Block]:
+    rows = []
+    for dataset in DATASETS:
+        ours = store.read(f"curvature/steps-{dataset}")
+        radius = store.read(f"radius/steps-last-{dataset}")
+        if ours is not None:
+            rows.append([_starred(dataset), _mean(ours), _mean(radius)])
+    if not rows:
+        return []
+    caption = "100 steps, batches of 32, 2 x 50 ELU: mean RMSE / NLL over 20 splits (std)"
+    header = ["set", "whole network", "Fisher8 + KL radius"]
+    words = "Sets marked * were used to choose damping and radius."
+    return [Table(caption, header, rows), Paragraph(words)]
+
+
+def _time_blocks(store: Store) -> list[Block]:
+    blocks: list[Block] = []
+    for budget, steps in BUDGETS.items():
+        found = _time_results(store, budget)
+        if not found:
+            continue
+        blocks += [_time_table(budget, steps, found), Paragraph(_verdict(found))]
+    costs = store.read(COSTS_CELL)
+    if not blocks or costs is None:
+        return blocks
+    blocks.insert(0, _cost_table(costs))
+    words = "Test NLL and RMSE over processor time, long budget, mean over 20 splits."
+    blocks.append(Figure("curvature-time", functools.partial(draw_time, store), words))
+    return blocks
+
+
+def _cost_table(costs: Result) -> Table:
+    rows = [
+        [m.label, *(f"{1e6 * value:.1f}" for value in costs[name])] for name, m in METHODS.items()
+    ]
+    caption = "Processor time of a step of one of 20 trainings in one program, microseconds"
+    return Table(caption, ["method", "quartile", "median", "quartile"], rows)
+
+
+def _time_results(store: Store, budget: str) -> dict[str, dict[str, Result]]:
+    """Results by set and method, only sets with all methods."""
+    found: dict[str, dict[str, Result]] = {}
+    for dataset in DATASETS:
+        cells = {m: store.read(f"curvature/time-{budget}-{m}-{dataset}") for m in METHODS}
+        if all(cell is not None for cell in cells.values()):
+            found[dataset] = cells  # type: ignore[assignment]
+    return found
+
+
+def _time_table(budget: str, steps: int, found: dict[str, dict[str, Result]]) -> Table:
+    rows = []
+    for dataset, cells in found.items():
+        best = min(cells, key=lambda method: mean_nll(cells[method]))
+        texts = [_mean(cell, bold=method == best) for method, cell in cells.items()]
+        rows.append([_starred(dataset), *texts])
+    caption = (
+        f"Equal processor time, {budget} budget ({steps} steps of the whole network), 2 x 50 SiLU: "
+        "mean RMSE / NLL over 20 splits (std); the best NLL in bold"
+    )
+    return Table(caption, ["set", *(method.label for method in METHODS.values())], rows)
+
+
+def _verdict(found: dict[str, dict[str, Result]]) -> str:
+    """How often the whole network is the best, and how far behind it is at most."""
+    gaps = {
+        dataset: mean_nll(cells["network"])
+        - min(mean_nll(cell) for method, cell in cells.items() if method != "network")
+        for dataset, cells in found.items()
+    }
+    first = sum(gap <= 0 for gap in gaps.values())
+    worst = max(gaps, key=lambda dataset: gaps[dataset])
+    return (
+        f"Whole network: best NLL on **{first} of {len(gaps)}** sets; its largest distance behind "
+        f"the best of the others is {gaps[worst]:+.2f} nats, on {worst}."
+    )
+
+
+def mean_nll(cell: Result) -> float:
+    """The mean over splits; infinite if any of them diverged."""
+    values = [np.inf if value is None else value for value in cell["nll"]]
+    return float(np.mean(values))
+
+
+def draw_time(store: Store) -> bytes:
+    """NLL over processor seconds, one panel a set."""
+    import matplotlib.pyplot as plt
+
+    from benchmarks.machinery.figures import to_png
+
+    found = _time_results(store, "long")
+    figure, axes = plt.subplots(2, 4, figsize=(14, 6), layout="constrained", squeeze=False)
+    for ax, (dataset, cells) in zip(axes.flat, found.items(), strict=False):
+        for method, cell in cells.items():
+            seconds = cell["seconds_per_step"] * np.array(cell["steps_at_looks"])
+            values = np.array(cell["nll_over_time"], float)
+            ax.plot(seconds, values, label=METHODS[method].label)
+        finals = [np.array(cell["nll_over_time"], float) for cell in cells.values()]
+        lowest = min(np.nanmin(values) for values in finals)
+        ax.set(title=dataset, xlabel="processor seconds", ylabel="test NLL")
+        ax.set_ylim(lowest - 0.1, lowest + 2.0)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(METHODS))
+    return to_png(figure)
+
+
+def _cells(store: Store, experiment: str) -> list[tuple[Result, Result]]:
+    cells = ((cell["spec"], cell["result"]) for cell in store.cells("curvature"))
+    return [(spec, result) for spec, result in cells if spec["experiment"] == experiment]
+
+
+def _errors(result: Result) -> list[str]:
+    return [_spread(result["rmse"]), _spread(result["sigma_error"])]
+
+
+def _spread(values: list[float | None]) -> str:
+    finite = [value for value in values if value is not None]
+    if len(finite) < len(values):
+        return f"diverged in {len(values) - len(finite)} of {len(values)}"
+    return f"{np.mean(finite):.4f} ({min(finite):.4f} to {max(finite):.4f})"
+
+
+def _mean(result: Result | None, bold: bool = False) -> str:
+    if result is None:
+        return ""
+    if any(value is None for value in result["nll"]):
+        return "diverged"
+    text = f"{np.mean(result['rmse']):.3g} / {np.mean(result['nll']):.2f}"
+    text += f" ({np.std(result['nll']):.2f})"
+    return f"**{text}**" if bold else text
+
+
+def _starred(dataset: str) -> str:
+    return f"{dataset}*" if dataset in SELECTION else dataset
