@@ -36,6 +36,7 @@ BENCHMARKS = {
         "costs.speed", "The UCI sweep against PyTorch and the hardware.", "costs.speed"
     ),
     "radius": _experiment("radius", "The KL radius beside tuned learning rates."),
+    "curvature": _experiment("curvature", "The whole network at equal processor time."),
     "rotated_mnist": _experiment("rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": _experiment("weak_lensing", "Two cosmological parameters from maps."),
     "families": _experiment("families", "Recovery of every family beside tuned Adam."),

@@ -1,4 +1,4 @@
-"""Processor time of a step of every method, measured in turn so that a busy machine hurts all alike."""
+"""Processor time of a step of every method, in turn, so that a busy machine hurts all alike."""
 
 import time
 from collections.abc import Callable
@@ -13,6 +13,8 @@ from benchmarks.experiments.curvature import sinusoid
 from benchmarks.experiments.curvature.jobs import state_of
 from benchmarks.experiments.curvature.plan import (
     BATCH,
+    COST_ROUNDS,
+    COST_STEPS,
     COSTS_CELL,
     COSTS_SPEC,
     METHODS,
@@ -31,7 +33,7 @@ Program = Callable[[], None]
 def measure_costs(data: Path, results: Path) -> None:
     """Seconds of one step of one training: median and quartiles over the rounds."""
     prepared = load_prepared(data)
-    steps, rounds = COSTS_SPEC["steps"], COSTS_SPEC["rounds"]
+    steps, rounds = COST_STEPS, COST_ROUNDS
     rows = np.random.default_rng(0).integers(min(prepared.train_rows), size=(steps, SPLITS, BATCH))
     schedule = Schedule(rows, np.zeros(steps, bool), np.ones(steps, np.float32))
     programs: dict[str, tuple[Program, int]] = {}
@@ -52,9 +54,7 @@ def measure_costs(data: Path, results: Path) -> None:
             seconds[name].append((time.process_time() - began) / number)
     result = {name: np.quantile(values, [0.25, 0.5, 0.75]) for name, values in seconds.items()}
     command = "python -m benchmarks curvature --experiments costs"
-    Store(results).write(
-        COSTS_CELL, spec=COSTS_SPEC, result=result, provenance=provenance(command)
-    )
+    Store(results).write(COSTS_CELL, spec=COSTS_SPEC, result=result, provenance=provenance(command))
 
 
 def _program(

@@ -17,11 +17,10 @@ from benchmarks.experiments.curvature.plan import (
     TimeJob,
 )
 from benchmarks.experiments.curvature.training import ELU, SILU, Settings, make_task
-from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared
+from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared, score_lanes
 from benchmarks.experiments.uci.plan import SPLITS
 from benchmarks.machinery.networks import Mlp, Params
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.scoring import Scores, score
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
@@ -47,9 +46,9 @@ def run_steps(job: StepsJob, report: Report) -> None:
     schedule = _schedule(rows, STEPS)
     state = start(task, params, None, lanes, prepared.train)
     state, _ = train(task, state, prepared.train, lanes, schedule)
-    scores = _scores(task, state.params, lanes.source, prepared)
+    scores = score_lanes(task.apply, state.params, lanes.source, prepared)
     report(STEPS * SPLITS)
-    _write(job, {name: np.asarray(values) for name, values in scores._asdict().items()})
+    _write(job, scores)
 
 
 def run_time(job: TimeJob, report: Report) -> None:
@@ -66,8 +65,7 @@ def run_time(job: TimeJob, report: Report) -> None:
     rows = [_batches(job, fold, n, job.steps) for fold, n in enumerate(prepared.train_rows)]
     looks = []
     for state, steps in _train(task, job, params, lanes, prepared.train, rows):
-        scores = _scores(task, state.params, lanes.source, prepared)
-        looks.append({name: np.asarray(v) for name, v in scores._asdict().items()})
+        looks.append(score_lanes(task.apply, state.params, lanes.source, prepared))
         report(steps * SPLITS)
     curve = {f"{name}_over_time": [look[name].mean() for look in looks] for name in ("rmse", "nll")}
     steps_at_looks = [min((i + 1) * _chunk(job), job.steps) for i in range(len(looks))]
@@ -77,7 +75,7 @@ def run_time(job: TimeJob, report: Report) -> None:
 def _held_out_nll(job: TimeJob, task: Task, prepared: Prepared, report: Report) -> np.ndarray:
     """The mean held-out NLL of every rate, over the splits."""
     lanes = _lanes(job.dataset, job.seed, job.rates)
-    params = jax.tree.map(
+    first = jax.tree.map(
         lambda leaf: np.repeat(leaf, len(job.rates), axis=0), _params(job, SILU, prepared)
     )
     fewest = min(prepared.train_rows)
@@ -88,9 +86,11 @@ def _held_out_nll(job: TimeJob, task: Task, prepared: Prepared, report: Report) 
     ]
     kept, held = [order[size:] for order in orders], np.stack([order[:size] for order in orders])
     rows = [rows[_batches(job, fold, len(rows), job.steps)] for fold, rows in enumerate(kept)]
-    for state, steps in _train(task, job, params, lanes, prepared.train, rows):
-        report(steps * len(lanes.source))
-    values = _held_out(task, state.params, lanes.source, prepared.train, held)
+    params = None
+    for state, steps in _train(task, job, first, lanes, prepared.train, rows):
+        report(steps * SPLITS * len(job.rates))
+        params = state.params
+    values = _held_out(task, params, lanes.source, prepared.train, held)
     return np.asarray(values).reshape(SPLITS, len(job.rates)).mean(axis=0)
 
 
@@ -134,18 +134,6 @@ def _lanes(dataset: str, seed: int, rates: tuple[float, ...]) -> Lane:
         jax.vmap(jax.random.key)(np.repeat(np.array(keys, np.uint32), len(rates))),
         jnp.repeat(jnp.arange(SPLITS, dtype=jnp.int32), len(rates)),
     )
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _scores(task: Task, params: Params, source: Array, prepared: Prepared) -> Scores:
-    def of_lane(params: Params, index: Array) -> Scores:
-        test = (prepared.test_inputs, prepared.test_targets, prepared.test_mask)
-        inputs, targets, mask = (leaf[index] for leaf in test)
-        dist, _ = task.apply(params, None, inputs)
-        shift, scale = prepared.shift[index], prepared.scale[index]
-        return score(dist.unscale(shift, scale), targets * scale + shift, mask)
-
-    return jax.vmap(of_lane)(params, source)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -116,11 +116,10 @@ class SinusoidJob(NamedTuple):
     inputs: str  # "standardised" or "raw"
     seeds: int
     results: Path
-
-    steps = 2000
-    batch = 100
-    damping = 0.03
-    max_kl = 0.1
+    steps: int = 2000
+    batch: int = 100
+    damping: float = 0.03
+    max_kl: float = 0.1
 
     @property
     def cell(self) -> str:
@@ -128,7 +127,11 @@ class SinusoidJob(NamedTuple):
 
     @property
     def cells(self) -> Mapping[str, Mapping[str, Any]]:
-        spec = {"experiment": "sinusoid", "noise": self.noise, "inputs": self.inputs}
+        spec: dict[str, Any] = {
+            "experiment": "sinusoid",
+            "noise": self.noise,
+            "inputs": self.inputs,
+        }
         spec |= {"steps": self.steps, "batch": self.batch, "seeds": self.seeds}
         return {self.cell: spec | {"damping": self.damping, "max_kl": self.max_kl}}
 
@@ -138,5 +141,7 @@ class SinusoidJob(NamedTuple):
 
 
 COSTS_CELL = "curvature/costs"
-COSTS_SPEC = {"experiment": "costs", "lanes": 20, "steps": 200, "rounds": 9, "batch": BATCH}
+COST_STEPS, COST_ROUNDS = 200, 9
+COSTS_SPEC: dict[str, Any] = {"experiment": "costs", "lanes": 20, "batch": BATCH}
+COSTS_SPEC |= {"steps": COST_STEPS, "rounds": COST_ROUNDS}
 COSTS_SPEC |= {"methods": list(METHODS), "sinusoid": "one seed, 150 and 150 units"}

@@ -124,9 +124,9 @@ def _look(job: SinusoidJob, params: Params, sources: Sources) -> dict[str, Any]:
 
 
 @jax.jit
-def _maps(params: Params, inputs: jax.Array, places: np.ndarray) -> tuple[jax.Array, jax.Array]:
+def _maps(params: Params, inputs: jax.Array, grid: np.ndarray) -> tuple[jax.Array, jax.Array]:
     """Both local variances at the shown points; balls are measured in the units of the data."""
-    places = jnp.asarray(places, jnp.float32)[:, None]
+    places = jnp.asarray(grid, jnp.float32)[:, None]
     ratio = (inputs[1, 0] - inputs[0, 0]) / (places[1, 0] - places[0, 0])
 
     def features(x: jax.Array) -> jax.Array:

@@ -103,7 +103,7 @@ def _run_epochs(job: RadiusJob, prepared: Prepared, report: Report) -> dict[str,
     variants = _candidates(state)
     variants |= {_name_of_best(name): kept.params for name, kept in best.items()}
     return {
-        name: score_lanes(recipe, state._replace(params=params), lanes.source, prepared)
+        name: score_lanes(recipe.predict, params, lanes.source, prepared)
         for name, params in variants.items()
     }
 
@@ -118,7 +118,7 @@ def _train_at_once(job: RadiusJob, recipe: Recipe, prepared: Prepared, report: R
     state, _ = train(recipe.task, state, prepared.train, lanes, schedule)
     jax.block_until_ready(state.step)
     report(_number_of_steps(schedule) * len(lanes.key))
-    return score_lanes(recipe, state, lanes.source, prepared)
+    return score_lanes(recipe.predict, state.params, lanes.source, prepared)
 
 
 def _number_of_steps(schedule: Schedule) -> int:

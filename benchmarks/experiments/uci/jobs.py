@@ -22,7 +22,16 @@ from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import OptimizerOf, Recipe
 from benchmarks.machinery.workers import Report
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.training import Lane, Schedule, Sources, TrainState, shuffled_rows, start, train
+from fisher8_jax.training import (
+    Apply,
+    Lane,
+    Schedule,
+    Sources,
+    TrainState,
+    shuffled_rows,
+    start,
+    train,
+)
 
 # Every set is padded to these shapes, so that a method compiles once for all of them.
 PADDED_FEATURES = 16
@@ -53,7 +62,7 @@ def run_job(job: Job, report: Report) -> None:
     prepared = load_prepared(job.data)
     recipe = make_recipe(job)
     state, lanes = _train_lanes(job, recipe, prepared, report)
-    scores = score_lanes(recipe, state, lanes.source, prepared)
+    scores = score_lanes(recipe.predict, state.params, lanes.source, prepared)
     for index, rate in enumerate(job.rates):
         if rate in missing:
             folds = {key: values[index :: len(job.rates)] for key, values in scores.items()}
@@ -115,19 +124,19 @@ def draw_lanes(job: Job, recipe: Recipe, features: int) -> tuple[Any, Lane]:
 
 
 def score_lanes(
-    recipe: Recipe, state: TrainState, source: Array | None, prepared: Prepared
+    apply: Apply, params: Any, source: Array | None, prepared: Prepared
 ) -> dict[str, np.ndarray]:
     """RMSE, NLL without its constant, and ECE of every lane in the units of the file."""
     test = (prepared.test_inputs, prepared.test_targets, prepared.test_mask)
-    scores = _score_lanes(recipe, state.params, source, test, prepared.shift, prepared.scale)
+    scores = _score_lanes(apply, params, source, test, prepared.shift, prepared.scale)
     return {name: np.asarray(scores[name]) for name in SCORES}
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _score_lanes(recipe, params, source, test, shift, scale):
+def _score_lanes(apply, params, source, test, shift, scale):
     def of_lane(params, index):
         inputs, targets, mask = (leaf[index] for leaf in test)
-        dist, _ = recipe.predict(params, None, inputs)
+        dist, _ = apply(params, None, inputs)
         dist = dist.unscale(shift[index], scale[index])
         return score(dist, targets * scale[index] + shift[index], mask)
 
