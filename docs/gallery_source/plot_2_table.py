@@ -16,7 +16,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from fisher8_jax import evaluate
-from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.plots import plot_fit, plot_reliability
 
@@ -31,8 +30,7 @@ train, test = slice(0, 450), slice(450, 600)
 # --------------
 
 model = Fisher8Regressor(max_steps=300, random_state=0).fit(table[train], targets[train])
-# The metrics and plots are compiled: they take the members' mixture in single precision.
-dist = Mixture(model.predict_distribution(table[test]).members)
+dist = model.predict_distribution(table[test])
 print(evaluate(dist, targets[test]))
 
 # %%

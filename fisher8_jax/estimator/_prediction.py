@@ -145,7 +145,7 @@ class Prediction(Predictive):
     @property
     def std(self) -> Any:
         """The standard deviation of each prediction."""
-        return np.asarray(self.standard.std, np.float64) * self.scaler.scale
+        return _wide(self.standard.std) * self.scaler.scale
 
     @property
     def variance(self) -> Any:
@@ -155,11 +155,11 @@ class Prediction(Predictive):
     def nll(self, targets: ArrayLike, *, constant: bool = True) -> Any:
         """The negative log-likelihood of each target, with the change of units."""
         values = self.standard.nll(self._forth(targets), constant=constant)
-        return np.asarray(values, np.float64) + np.log(self.scaler.scale)
+        return _wide(values) + _log(self.scaler.scale)
 
     def cdf(self, targets: ArrayLike) -> Any:
         """The probability of a value at most `targets`."""
-        return np.asarray(self.standard.cdf(self._forth(targets)), np.float64)
+        return _wide(self.standard.cdf(self._forth(targets)))
 
     def quantile(self, probability: ArrayLike) -> Any:
         """The value whose cdf is `probability`."""
@@ -177,17 +177,17 @@ class Prediction(Predictive):
 
     def residual(self, targets: ArrayLike) -> Any:
         """`targets - mean`, from differences in the units of training."""
-        scale = np.asarray(self.scaler.scale)
-        return np.asarray(self.standard.residual(self._forth(targets)), np.float64) * scale
+        scale = self.scaler.scale
+        return _wide(self.standard.residual(self._forth(targets))) * scale
 
     def z_score(self, targets: ArrayLike) -> Any:
         """The residual in predicted standard deviations."""
-        return np.asarray(self.standard.z_score(self._forth(targets)), np.float64)
+        return _wide(self.standard.z_score(self._forth(targets)))
 
     def crps(self, targets: ArrayLike) -> Any:
         """The continuous ranked probability score, in the units of the data."""
         values = self.standard.crps(self._forth(targets))
-        return np.asarray(values, np.float64) * np.asarray(self.scaler.scale)
+        return _wide(values) * self.scaler.scale
 
     def is_finite(self) -> Array:
         """Where all parameters of a prediction are finite."""
@@ -198,8 +198,17 @@ class Prediction(Predictive):
         return Prediction(self.standard[index], self.scaler)
 
     def _forth(self, targets: ArrayLike) -> Array:
-        values = (np.asarray(targets, np.float64) - self.scaler.shift) / self.scaler.scale
+        values = (_wide(targets) - self.scaler.shift) / self.scaler.scale
         return jnp.asarray(values, jnp.float32)
 
     def _back(self, values: Array) -> Any:
-        return np.asarray(values, np.float64) * self.scaler.scale + self.scaler.shift
+        return _wide(values) * self.scaler.scale + self.scaler.shift
+
+
+def _wide(values: ArrayLike) -> Any:
+    """In float64; inside a compiled function, which has no host arrays, as it is."""
+    return values if isinstance(values, jax.core.Tracer) else np.asarray(values, np.float64)
+
+
+def _log(values: ArrayLike) -> Any:
+    return jnp.log(values) if isinstance(values, jax.core.Tracer) else np.log(values)

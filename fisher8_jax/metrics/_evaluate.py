@@ -76,7 +76,6 @@ def evaluate(
         quantile calibration error  0.1421
         mean z^2                         1
         sharpness                        1
-        weak-lensing score           -1001
         coverage 50 %                    0
         width 50 %                   1.349
         interval score 50 %          2.651

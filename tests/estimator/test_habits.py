@@ -8,6 +8,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from fisher8_jax import evaluate
+from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import (
     SCORERS,
     Fisher8Regressor,
@@ -92,3 +94,16 @@ def test_importance_tells_mean_from_spread(fitted):
         permutation_importance(fitted, inputs, targets[:, None])
     with pytest.raises(ValueError, match="n_repeats"):
         permutation_importance(fitted, inputs, targets, n_repeats=0)
+
+
+def test_predicted_distributions_are_scored_by_the_metrics():
+    """Metrics compile what they compute; inside, a prediction works in their precision."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(60, 2))
+    targets = (3 + 10 * inputs[:, 0] + rng.normal(size=60)).astype(np.float32)
+    model = Fisher8Regressor(max_steps=20, random_state=0).fit(inputs, targets)
+    dist = model.predict_distribution(inputs)
+    found, expected = evaluate(dist, targets), evaluate(Mixture(dist.members), targets)
+    np.testing.assert_allclose(found.nll, expected.nll, rtol=1e-4)
+    np.testing.assert_allclose(found.crps, expected.crps, rtol=1e-4)
+    np.testing.assert_allclose(found.nll, dist.nll(targets).mean(), rtol=1e-5)
