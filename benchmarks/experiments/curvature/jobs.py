@@ -149,8 +149,9 @@ def _held_out(
 
 
 def _write(job: StepsJob | TimeJob, result: dict) -> None:
-    spec = job.cells[job.cell]
-    Store(job.results).write(job.cell, spec=spec, result=result, provenance=provenance(job.command))
+    Store(job.results).write(
+        job.cell, spec=job.spec, result=result, provenance=provenance(job.command)
+    )
 
 
 def state_of(task: Task, network: Mlp, prepared: Prepared, dataset: str) -> tuple[TrainState, Lane]:

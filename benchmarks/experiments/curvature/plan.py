@@ -10,7 +10,6 @@ get the best of three, chosen on a tenth of the training rows, and are then trai
 Damping and radius were chosen on the sets in SELECTION; the others were not looked at before.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,10 +61,15 @@ class StepsJob(NamedTuple):
         return f"curvature/steps-{self.dataset}{seed}"
 
     @property
-    def cells(self) -> Mapping[str, Mapping[str, Any]]:
-        spec = {"experiment": "steps", "dataset": self.dataset, "steps": STEPS, "batch": BATCH}
+    def spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {
+            "experiment": "steps",
+            "dataset": self.dataset,
+            "steps": STEPS,
+            "batch": BATCH,
+        }
         spec |= {"damping": DAMPING, "max_kl": max_kl(STEPS), "activation": "elu"}
-        return {self.cell: spec | {"seed": self.seed}}
+        return spec | {"seed": self.seed}
 
     @property
     def command(self) -> str:
@@ -95,13 +99,13 @@ class TimeJob(NamedTuple):
         return f"curvature/time-{self.budget}-{self.method}-{self.dataset}{seed}"
 
     @property
-    def cells(self) -> Mapping[str, Mapping[str, Any]]:
+    def spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"experiment": "time", "method": self.method}
         spec |= {"dataset": self.dataset, "budget": self.budget, "steps": self.steps}
         spec |= {"batch": BATCH, "activation": "silu", "rates": METHODS[self.method].rates}
         if self.method == "network":
             spec |= {"damping": DAMPING, "max_kl": max_kl(self.steps)}
-        return {self.cell: spec | {"seed": self.seed}}
+        return spec | {"seed": self.seed}
 
     @property
     def command(self) -> str:
@@ -126,14 +130,14 @@ class SinusoidJob(NamedTuple):
         return f"curvature/sinusoid-{self.inputs}-{self.noise}"
 
     @property
-    def cells(self) -> Mapping[str, Mapping[str, Any]]:
+    def spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {
             "experiment": "sinusoid",
             "noise": self.noise,
             "inputs": self.inputs,
         }
         spec |= {"steps": self.steps, "batch": self.batch, "seeds": self.seeds}
-        return {self.cell: spec | {"damping": self.damping, "max_kl": self.max_kl}}
+        return spec | {"damping": self.damping, "max_kl": self.max_kl}
 
     @property
     def command(self) -> str:

@@ -42,7 +42,7 @@ def run_sinusoid(job: SinusoidJob, report: Report) -> None:
         report(steps * job.seeds)
     result = _result(job, state.params, looks)
     origin = provenance(job.command)
-    Store(job.results).write(job.cell, spec=job.cells[job.cell], result=result, provenance=origin)
+    Store(job.results).write(job.cell, spec=job.spec, result=result, provenance=origin)
 
 
 def draw_sources(job: SinusoidJob) -> Sources:
