@@ -31,6 +31,7 @@ from fisher8_jax.families import Family as Family
 from fisher8_jax.families import Gaussian as Gaussian
 from fisher8_jax.metrics import evaluate as evaluate
 from fisher8_jax.transforms import fisher8_optimizer as fisher8_optimizer
+from fisher8_jax.transforms import network_optimizer as network_optimizer
 from fisher8_jax.transforms import scale_by_kl_radius as scale_by_kl_radius
 
 if _TYPE_CHECKING:

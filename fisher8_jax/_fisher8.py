@@ -121,7 +121,7 @@ def fisher8(
     if curvature is not None:
         axis_name, normalize = _check_curvature(dist, curvature, axis_name), False
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
-    report = None if curvature is None else curvature.report
+    report = None if curvature is None else vary_over(axis_name, curvature.report)
     return _identity(rule, vary_over(axis_name, dist), where, curvature, report)
 
 
@@ -174,7 +174,7 @@ def fisher8_nll(
     targets = dist.check_targets(targets)
     if weights is not None:
         weights = check_weights("weights", weights, dist.batch_shape)
-    report = None if curvature is None else curvature.report
+    report = None if curvature is None else vary_over(axis_name, curvature.report)
     dist = vary_over(axis_name, dist)
     return _fused_nll(rule, dist, targets, where, weights, curvature, report)
 

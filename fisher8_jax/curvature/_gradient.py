@@ -25,9 +25,9 @@ class NetworkGradient(NamedTuple):
         value: the mean loss of the batch.
         gradient: the natural gradient of the whole network, a tree like the parameters.
         slope: the derivative of the loss along `gradient` (with what is carried, if anything).
-        gradient_kl: the mean divergence by which a step of minus `gradient` (with what is carried)
-            moves the predictions, to second order. Like `slope` it is nan where the solver does not
-            know it: with weights, and with `Blocks`.
+        step_kl: the mean divergence by which a step of minus `gradient` (with what is carried)
+            moves the predictions, to second order. Like `slope` it is None where it is not known:
+            with weights, and with `Blocks`.
         curvature: the curvature it was computed with.
 
     Example:
@@ -36,14 +36,14 @@ class NetworkGradient(NamedTuple):
         >>> predict_one = lambda params, x: Gaussian(params * x, jnp.zeros(()))
         >>> params, x, y = jnp.ones(()), jnp.ones(3), jnp.zeros(3)
         >>> step = network_gradient(predict_one, params, x, y, damping=1.0)
-        >>> print(f"loss falls by {step.slope:.2f} per step, divergence {step.gradient_kl:.3f}")
+        >>> print(f"loss falls by {step.slope:.2f} per step, divergence {step.step_kl:.3f}")
         loss falls by 0.50 per step, divergence 0.125
     """
 
     value: Array
     gradient: ArrayTree
-    slope: Array
-    gradient_kl: Array
+    slope: Array | None
+    step_kl: Array | None
     curvature: NetworkCurvature
 
 
@@ -66,7 +66,7 @@ def network_gradient(
 
     Short for `network_curvature`, a loss behind `fisher8_nll` and `jax.grad`. The forward pass is
     shared, and the divergence of the step comes for free, so that a KL radius behind it needs no
-    derivative of its own: give it `gradient_kl`.
+    derivative of its own: give it `step_kl`.
 
     Args:
         predict_one: see `network_curvature`.
@@ -123,6 +123,7 @@ def network_gradient(
     report = vary_over(axis_name, curvature.report)
     value, (gradient, report) = jax.value_and_grad(mean_loss, argnums=(0, 1))(params, report)
     if axis_name is not None:
-        value, gradient = lax.psum((value, gradient), axis_name)
+        value, gradient, report = lax.psum((value, gradient, report), axis_name)
     gradient = curvature.divide(gradient)
-    return NetworkGradient(value, gradient, report[0], report[1], curvature)
+    slope, step_kl = report if curvature.knows_movement else (None, None)
+    return NetworkGradient(value, gradient, slope, step_kl, curvature)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._fisher8 import vary_over
 from fisher8_jax._numerics import AxisName
 from fisher8_jax.curvature._whitening import Whitening
 from fisher8_jax.families import Family
@@ -42,7 +43,7 @@ class Linear(NamedTuple):
         """`J D^-1 J'` times `outputs`."""
         step = self.pull(outputs)
         if axis_name is not None:
-            step = lax.psum(step, axis_name)
+            step = vary_over(axis_name, lax.psum(step, axis_name))
         if self.roots is not None:
             step = [s * jnp.square(root) for s, root in zip(step, self.roots, strict=True)]
         return self.push(step)

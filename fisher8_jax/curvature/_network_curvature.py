@@ -30,7 +30,7 @@ from fisher8_jax.curvature._plan import LeafPlan, make_plan
 from fisher8_jax.curvature._problem import Problem
 from fisher8_jax.curvature._scale import Scale, full_scale, is_scale, scale_leaves
 from fisher8_jax.curvature._solvers import Prepared, Solver, choose_solver
-from fisher8_jax.curvature._trace import PredictOne, run, trace
+from fisher8_jax.curvature._trace import PredictOne, run, trace, vary_with
 from fisher8_jax.curvature._whitening import Whitening, whitening
 from fisher8_jax.families import Family
 
@@ -47,7 +47,8 @@ class NetworkCurvature:
         carried: the whitened movement of the step that will be added, or None.
         scale: the size of the damping for every parameter, or None.
         report: two zeros, whose cotangents are the slope of the loss along the step and half the
-            mean square of the step's whitened movement, its divergence to second order.
+            mean square of the step's whitened movement, its divergence to second order; under
+            `axis_name` the part of this place, to be added up.
         solver: how the system is solved.
         axis_name: the mapped axis that the batch is split over.
         leaves: how each parameter leaf is handled.
@@ -83,8 +84,8 @@ class NetworkCurvature:
             natural: `F^-1 g`, all coordinates of an element in one vector, `batch_shape + (p,)`.
 
         Returns:
-            `L z` of the module's docstring in the same shape, and the numbers of `report`, nan
-            where the solver does not know them.
+            `L z` of the module's docstring in the same shape, and the numbers of `report`, zeros
+            unless `knows_movement`.
         """
         gradient = outputs_first(self.whitening.whiten_natural(natural))
         gradient = gradient.astype(self.prepared.damping.dtype)
@@ -95,15 +96,19 @@ class NetworkCurvature:
         cotangent = self.whitening.to_cotangent(rows_first(solution, self.dist))
         return cotangent, self._report(gradient, solution)
 
+    @property
+    def knows_movement(self) -> bool:
+        """Whether the divergence of the step comes out of the solve; not with weights or blocks."""
+        return self.solver.knows_movement and not self.whitening.is_weighted
+
     def _report(self, gradient: Array, solution: Array) -> Array:
+        if not self.knows_movement:
+            return jnp.zeros_like(self.report)
         moved = self.solver.movement(self.prepared, solution, self.axis_name)
-        if moved is None or self.whitening.is_weighted:
-            return jnp.full_like(self.report, jnp.nan)
         if self.carried is not None:
             moved = moved + self.carried
         slope, square = jnp.sum(gradient * moved), jnp.sum(jnp.square(moved))
-        numbers = jnp.stack([slope, 0.5 * square / self.prepared.elements])
-        return numbers if self.axis_name is None else lax.psum(numbers, self.axis_name)
+        return jnp.stack([slope, 0.5 * square / self.prepared.elements])
 
     def divide(self, gradient: ArrayTree) -> ArrayTree:
         """`D^-1 gradient`, the last step of the solution if there is a `damping_scale`."""
@@ -230,7 +235,7 @@ def _pose(
     data = [jnp.asarray(x) for x in jax.tree.leaves(inputs)]
     _check_rows(data)
     network = trace(predict_one, params, inputs)
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(params)]
+    leaves = vary_with([jnp.asarray(leaf) for leaf in jax.tree.leaves(params)], data)
     forward = run(network, leaves, inputs)
     dist: Family = jax.tree.unflatten(jax.tree.structure(network.prediction), forward.outputs)
     mask = mask.expand(dist.batch_shape)

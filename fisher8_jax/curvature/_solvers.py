@@ -37,16 +37,18 @@ class Prepared(NamedTuple):
 class Solver(Protocol):
     """One way to solve."""
 
+    @property
+    def knows_movement(self) -> bool:
+        """Whether `movement` is that of the whole step."""
+
     def prepare(self, problem: Problem) -> Prepared:
         """What has to be kept for `solve`."""
 
     def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
         """`z` for the right-hand side `u`, both of shape `(outputs, rows)`."""
 
-    def movement(
-        self, prepared: Prepared, solution: Array, axis_name: AxisName | None
-    ) -> Array | None:
-        """How far the step moves the whitened outputs, `K z`; None if that is not known."""
+    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
+        """How far the step moves the whitened outputs, `K z`."""
 
     def describe(self) -> str:
         """One line for `NetworkCurvature.describe`."""
@@ -78,6 +80,10 @@ class Direct(NamedTuple):
         everywhere = _gather(right, 1, axis_name)
         solution = solve_damped(prepared.state, prepared.damping, everywhere.reshape(-1))
         return _local(solution.reshape(everywhere.shape), right.shape[1], axis_name)
+
+    @property
+    def knows_movement(self) -> bool:
+        return True
 
     def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
         everywhere = _gather(solution, 1, axis_name)
@@ -126,8 +132,12 @@ class Blocks(NamedTuple):
         rows = jnp.moveaxis(solution.reshape(flat.shape), 0, 1)
         return rows.reshape(right.shape[0], -1)[:, : right.shape[1]]
 
-    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> None:
-        return None
+    @property
+    def knows_movement(self) -> bool:
+        return False  # blocks do not see what others do to their examples
+
+    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
+        raise NotImplementedError("Blocks do not know how far the whole step moves the outputs.")
 
     def describe(self) -> str:
         return f"blocks: independent factorisations of {self.rows} rows each"
@@ -165,7 +175,17 @@ class ConjugateGradients(NamedTuple):
             product = jnp.vdot(a, b, precision=_EXACT)
             return product if axis_name is None else lax.psum(product, axis_name)
 
-        return _conjugate_gradients(multiply, dot, right, self.max_iterations, self.tolerance)
+        # At unit size, because the squares of what extreme variances make overflow.
+        size = jnp.max(jnp.abs(right))
+        if axis_name is not None:
+            size = lax.pmax(size, axis_name)
+        size = jnp.where(size == 0, 1, size)
+        limits = self.max_iterations, self.tolerance
+        return size * _conjugate_gradients(multiply, dot, right / size, *limits)
+
+    @property
+    def knows_movement(self) -> bool:
+        return True
 
     def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
         return prepared.state.gram_product(solution, axis_name)
@@ -199,7 +219,7 @@ def _conjugate_gradients(
     max_iterations: int,
     tolerance: float,
 ) -> Array:
-    """The textbook iteration; ends before anything is divided by 0."""
+    """The textbook iteration; ends where rounding leaves nothing to be gained."""
     target = tolerance**2 * dot(right, right)
 
     def is_unfinished(carry: _Iteration) -> Array:
@@ -209,10 +229,14 @@ def _conjugate_gradients(
     def iterate(carry: _Iteration) -> _Iteration:
         solution, residual, direction, squared, count = carry
         image = multiply(direction)
-        length = squared / dot(direction, image)
-        solution, residual = solution + length * direction, residual - length * image
+        curved = dot(direction, image)
+        length = squared / jnp.where(curved > 0, curved, 1)
+        residual = residual - length * image
         new = dot(residual, residual)
-        return solution, residual, residual + new / squared * direction, new, count + 1
+        next_direction = residual + new / squared * direction
+        is_sound = (curved > 0) & jnp.isfinite(new)
+        solution = jnp.where(is_sound, solution + length * direction, solution)
+        return solution, residual, next_direction, jnp.where(is_sound, new, 0), count + 1
 
     start = (jnp.zeros_like(right), right, right, dot(right, right), jnp.zeros((), jnp.int32))
     return lax.while_loop(is_unfinished, iterate, start)[0]

@@ -1,5 +1,6 @@
 """The program of one example, its uses, and what a batch of examples makes of them."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -87,7 +88,8 @@ def run(network: Network, leaves: Sequence[Array], inputs: ArrayTree) -> Pass:
         results = walk(network.program, _arguments(network, leaves, example, example), perturb)
         return [result.array for result in results], kept
 
-    zeros = [[_zeros(rows, aval) for aval in use.outputs] for use in network.uses]
+    zero = jnp.where(_formally_depends_on([*leaves, *data]), 0.0, 0.0)
+    zeros = [[_zeros(rows, aval, zero) for aval in use.outputs] for use in network.uses]
     forward = jax.vmap(perturbed)
     outputs, pull_back, operands = jax.vjp(lambda z: forward(data, z), zeros, has_aux=True)
     return Pass(outputs, operands, lambda cotangent: pull_back(cotangent)[0])
@@ -127,7 +129,22 @@ def _arguments(
     return [parameter(index, array) for index, array in enumerate(leaves)] + data
 
 
-def _zeros(rows: int, aval: Any) -> Array | None:
+def _zeros(rows: int, aval: Any, zero: Array) -> Array | None:
     if not jnp.issubdtype(aval.dtype, jnp.inexact):
         return None
-    return jnp.zeros((rows, *aval.shape), aval.dtype)
+    return jnp.broadcast_to(zero.astype(aval.dtype), (rows, *aval.shape))
+
+
+def vary_with(leaves: Sequence[Array], data: Sequence[Array]) -> list[Array]:
+    """`leaves`, each of which depends formally on the data.
+
+    Inside `shard_map` a cotangent of what all devices share is added up over them. Jacobian rows
+    must not be. XLA removes the selection.
+    """
+    depends = _formally_depends_on(data)
+    return [jnp.where(depends, leaf, leaf) for leaf in leaves]
+
+
+def _formally_depends_on(arrays: Sequence[Array]) -> Array:
+    first = [x.reshape(-1)[0] for x in arrays if x.size]
+    return functools.reduce(jnp.logical_and, [x == x for x in first])

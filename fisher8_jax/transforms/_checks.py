@@ -41,13 +41,15 @@ def check_update_arguments(
     linearized: object,
     *,
     needs_predict: bool,
+    is_measured: bool = False,
 ) -> None:
     """Says what an update needs, before JAX can fail with something less clear."""
     if params is None:
         raise ValueError(f"The KL radius needs `params`. Call {_USAGE}.")
     if linearized is not None:
         _check_linearized(linearized)
-    if predict is None and (needs_predict or linearized is None):
+    is_enough = is_measured or linearized is not None
+    if predict is None and (needs_predict or not is_enough):
         raise ValueError(
             "The KL radius needs `predict`, a function from parameters to the predicted "
             f"distribution of the current batch. Call {_USAGE}. Wrappers that do not forward extra "

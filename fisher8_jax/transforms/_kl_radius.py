@@ -91,7 +91,10 @@ def scale_by_kl_radius(
     It must be the last link of the chain. Its `update` takes more arguments by keyword: `predict`,
     the function from parameters to the predicted distribution of the current batch, without
     `fisher8` in it; optionally `where`, the boolean mask of the loss; and optionally `linearized`,
-    the pair `jax.linearize(predict, params)` if the gradient was computed from it already. The mean
+    the pair `jax.linearize(predict, params)` if the gradient was computed from it already, or
+    `step_kl`, the value of `q` if it is known, as from `network_gradient` when no link stands in
+    between that changes more than a sign. Then nothing is differentiated and `predict` is needed
+    only by `exact`. The mean
     runs over all elements of the predictions' batch shape.
 
     The step is proportional to `sqrt(max_kl)`. For a step that decays linearly to 0 use
@@ -160,33 +163,45 @@ def scale_by_kl_radius(
         predict: Predict | None = None,
         linearized: Linearized | None = None,
         where: Array | None = None,
+        step_kl: Array | None = None,
         **extra_args: object,
     ) -> tuple[optax.Updates, KLRadiusState]:
         del extra_args
-        needs_predict = exact or by_difference
-        check_update_arguments(updates, params, predict, linearized, needs_predict=needs_predict)
-        if by_difference:
-            check_precision(params)
-        elements = Elements(where, axis_name)
-        movement = push_forward(
-            predict, linearized, params, updates, elements, by_difference=by_difference
+        check_update_arguments(
+            updates,
+            params,
+            predict,
+            linearized,
+            needs_predict=exact or (by_difference and step_kl is None),
+            is_measured=step_kl is not None,
         )
-        dist = movement.dist
-        unit_kl = mean_per_element(0.5 * dist.fisher_norm_sq(movement.direction), elements)
+        elements = Elements(where, axis_name)
+        if step_kl is not None:
+            unit_kl, size = at_least_float32(jnp.asarray(step_kl)), jnp.ones(())
+        else:
+            if by_difference:
+                check_precision(params)
+            movement = push_forward(
+                predict, linearized, params, updates, elements, by_difference=by_difference
+            )
+            size = movement.size
+            half_norm = 0.5 * movement.dist.fisher_norm_sq(movement.direction)
+            unit_kl = mean_per_element(half_norm, elements)
         radius = jnp.asarray(max_kl(state.count) if callable(max_kl) else max_kl, unit_kl.dtype)
-        scale = _scale(movement.size, unit_kl, radius, mode)
+        scale = _scale(size, unit_kl, radius, mode)
         exact_kl = None
         if exact:
+            assert predict is not None
+            dist = _widen(predict(params)) if step_kl is not None else movement.dist
 
             def divergence(scale: Array) -> Array:
-                assert predict is not None
                 moved = optax.apply_updates(params, _multiply(updates, scale))
                 return _mean_kl(dist, predict(moved), elements)
 
             scale, exact_kl = _shorten(scale, divergence, radius, max_backtracks)
         scaled = _multiply(updates, scale)
         usable = _all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
-        quadratic_kl = jnp.square(scale * movement.size) * unit_kl
+        quadratic_kl = jnp.square(scale * size) * unit_kl
         scaled = jax.tree.map(lambda leaf: jnp.where(usable, leaf, 0), scaled)
         return scaled, _readouts(state, usable, scale, quadratic_kl, exact_kl)
 
@@ -216,8 +231,11 @@ def _all_finite(tree: chex.ArrayTree) -> Array:
 
 
 def _mean_kl(dist: Family, moved: Family, elements: Elements) -> Array:
-    moved = jax.tree.map(at_least_float32, check_prediction(moved))
-    return mean_per_element(dist.kl(moved), elements)
+    return mean_per_element(dist.kl(_widen(moved)), elements)
+
+
+def _widen(dist: Family) -> Family:
+    return jax.tree.map(at_least_float32, check_prediction(dist))
 
 
 def _shorten(

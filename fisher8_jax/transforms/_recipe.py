@@ -117,7 +117,7 @@ def descend_within(
         Array([-0.2, -0.2], dtype=float32)
     """
     return optax.chain(
-        optax.stateless(_zero_if_not_finite),
+        optax.stateless(zero_if_not_finite),
         _direction(momentum, second_moment),
         optax.scale(-1.0),
         radius,
@@ -130,7 +130,7 @@ def _direction(momentum: float, second_moment: float | None) -> optax.GradientTr
     return optax.trace(decay=momentum, nesterov=True) if momentum else optax.identity()
 
 
-def _zero_if_not_finite(gradients: optax.Updates, params: optax.Params | None) -> optax.Updates:
+def zero_if_not_finite(gradients: optax.Updates, params: optax.Params | None) -> optax.Updates:
     """Zeros for all gradients if any of them is not finite."""
     del params
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradients)]

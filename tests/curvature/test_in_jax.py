@@ -1,0 +1,186 @@
+"""The same natural gradient however the step is wrapped, in float32."""
+
+import functools
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from fisher8_jax import Gaussian, fisher8, fisher8_nll, network_curvature, network_gradient
+from fisher8_jax.curvature import Blocks, ConjugateGradients
+from tests.curvature.dense import dense_natural_gradient, relative_error
+from tests.problem import make_problem, predict
+
+DAMPING = 0.1
+ROWS = 16
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Parameters, inputs, targets in float32, and the reference in float64."""
+    params, x, y = make_problem(rows=ROWS)
+    return params, x, y, dense_natural_gradient(predict, params, x, y, DAMPING)
+
+
+def step(params, x, y, **options):
+    """The step that a user writes by hand."""
+    curvature = network_curvature(predict, params, x, damping=DAMPING, **options)
+
+    def loss(params):
+        return fisher8_nll(predict(params, x), y, curvature=curvature).mean()
+
+    return jax.grad(loss)(params)
+
+
+def test_eager_and_jit(problem):
+    params, x, y, reference = problem
+    assert relative_error(step(params, x, y), reference) < 1e-4
+    assert relative_error(jax.jit(step)(params, x, y), reference) < 1e-4
+
+
+def test_a_curvature_may_cross_jit_and_be_given_to_the_identity(problem):
+    params, x, y, reference = problem
+    curvature = jax.jit(functools.partial(network_curvature, predict, damping=DAMPING))(params, x)
+
+    @jax.jit
+    def gradient(params, curvature):
+        return jax.grad(lambda p: fisher8(predict(p, x), curvature=curvature).nll(y).mean())(params)
+
+    assert relative_error(gradient(params, curvature), reference) < 1e-4
+
+
+def test_vmap_over_seeds_and_scan_over_steps(problem):
+    params, x, y, _ = problem
+    lanes = [jax.tree.map(lambda leaf, f=f: leaf * f, params) for f in (1.0, 0.5, -1.2)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *lanes)
+    together = jax.jit(jax.vmap(step, (0, None, None)))(stacked, x, y)
+    for index, lane in enumerate(lanes):
+        reference = dense_natural_gradient(predict, lane, x, y, DAMPING)
+        one = jax.tree.map(lambda leaf, index=index: leaf[index], together)
+        assert relative_error(one, reference) < 1e-4
+
+    def body(params, _):
+        gradient = step(params, x, y)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradient), gradient
+
+    _, gradients = jax.jit(lambda p: jax.lax.scan(body, p, length=2))(params)
+    moved = jax.tree.map(lambda p, g: p - 0.1 * g[0], params, gradients)
+    reference = dense_natural_gradient(predict, moved, x, y, DAMPING)
+    assert relative_error(jax.tree.map(lambda g: g[1], gradients), reference) < 1e-4
+
+
+def mesh():
+    return jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+
+
+def test_a_sharded_batch_under_jit(problem):
+    params, x, y, reference = problem
+    rows = NamedSharding(mesh(), PartitionSpec("data"))
+    gradient = jax.jit(step)(params, jax.device_put(x, rows), jax.device_put(y, rows))
+    assert relative_error(gradient, reference) < 1e-4
+
+
+def split(local, **options):
+    everywhere, rows = PartitionSpec(), PartitionSpec("data")
+    return jax.jit(
+        jax.shard_map(
+            local,
+            mesh=mesh(),
+            in_specs=(everywhere, rows, rows),
+            out_specs=everywhere,
+            **options,
+        )
+    )
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_shard_map_with_the_axis_name(problem, check_vma):
+    """Both by hand and in one call; value and divergence are those of the whole batch."""
+    params, x, y, reference = problem
+
+    def by_hand(params, x, y):
+        curvature = network_curvature(predict, params, x, damping=DAMPING, axis_name="data")
+
+        def loss(params):
+            return fisher8_nll(predict(params, x), y, curvature=curvature).sum() / (2 * ROWS)
+
+        gradient = jax.grad(loss)(params)
+        # With the check on, JAX itself adds up the gradients of what all places share.
+        return gradient if check_vma else jax.lax.psum(gradient, "data")
+
+    def in_one_call(params, x, y):
+        result = network_gradient(predict, params, x, y, damping=DAMPING, axis_name="data")
+        return result.gradient, result.value, result.step_kl
+
+    gradient = split(by_hand, check_vma=check_vma)(params, x, y)
+    assert relative_error(gradient, reference) < 1e-4
+    gradient, value, step_kl = split(in_one_call, check_vma=check_vma)(params, x, y)
+    assert relative_error(gradient, reference) < 1e-4
+    alone = network_gradient(predict, params, x, y, damping=DAMPING)
+    np.testing.assert_allclose(value, alone.value, rtol=1e-5)
+    np.testing.assert_allclose(step_kl, alone.step_kl, rtol=1e-4)
+
+
+@pytest.mark.parametrize("solver", [Blocks(rows=2), ConjugateGradients(40, 1e-6)])
+def test_other_solvers_under_shard_map(problem, solver):
+    """Blocks of the rows of a device, without communication; iterations with global products."""
+    params, x, y, reference = problem
+
+    def local(params, x, y):
+        options = {"damping": DAMPING, "axis_name": "data", "solver": solver}
+        return network_gradient(predict, params, x, y, **options).gradient
+
+    alone = network_gradient(predict, params, x, y, damping=DAMPING, solver=solver).gradient
+    gradient = split(local)(params, x, y)
+    assert relative_error(gradient, np.asarray(ravel_pytree(alone)[0])) < 1e-4
+    if isinstance(solver, ConjugateGradients):
+        assert relative_error(gradient, reference) < 1e-3
+
+
+def test_vmap_with_an_axis_name(problem):
+    """Two rows in each of eight lanes are the batch of sixteen."""
+    params, x, y, reference = problem
+    local = functools.partial(network_gradient, predict, damping=DAMPING, axis_name="lane")
+    lanes = jax.vmap(lambda x, y: local(params, x, y).gradient, axis_name="lane")
+    gradient = jax.jit(lanes)(x.reshape(8, 2, 5), y.reshape(8, 2, 2))
+    assert relative_error(jax.tree.map(lambda leaf: leaf[3], gradient), reference) < 1e-4
+
+
+def test_bfloat16_activations_keep_the_direction(problem):
+    """Eight bits of mantissa in activations and deltas: within 5 % of the float64 solve."""
+    params, x, y, reference = problem
+
+    def narrow(params, x):
+        small = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+        dist = predict(small, x.astype(jnp.bfloat16))
+        return Gaussian(dist.mean.astype(jnp.float32), dist.log_variance.astype(jnp.float32))
+
+    gradient = jax.jit(functools.partial(network_gradient, narrow, damping=DAMPING))(params, x, y)
+    assert relative_error(gradient.gradient, reference) < 0.05
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(gradient.gradient))
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_it_lowers_for_accelerators(problem, platform):
+    params, x, y, _ = problem
+    exported = jax.export.export(jax.jit(step), platforms=[platform])(params, x, y)
+    assert exported.platforms == (platform,)
+
+
+def test_it_is_traced_once(problem):
+    params, x, y, _ = problem
+    traces = []
+
+    def counted(params, x):
+        traces.append(None)
+        return predict(params, x)
+
+    gradient = jax.jit(functools.partial(network_gradient, counted, damping=DAMPING))
+    gradient(params, x, y)
+    first = len(traces)
+    gradient(params, x + 1, y)
+    assert len(traces) == first

@@ -1,0 +1,236 @@
+"""Never a nan in float32: singular, duplicated, single and masked rows, tiny damping, any variance.
+
+And the mistakes of users, each with an error that says what to do.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from fisher8_jax import Gaussian, fisher8, fisher8_nll, network_curvature, network_gradient
+from fisher8_jax.curvature import Blocks, ConjugateGradients, FactoredScale
+from fisher8_jax.families import Categorical, LowRankGaussian, Poisson
+from tests.curvature.dense import dense_natural_gradient, relative_error
+
+ROWS = 8
+RNG = np.random.default_rng(2)
+PARAMS = {
+    "hidden": jnp.asarray(RNG.normal(size=(3, 6)), jnp.float32),
+    "head": jnp.asarray(RNG.normal(size=(6, 2)), jnp.float32),
+}
+INPUTS = jnp.asarray(RNG.normal(size=(ROWS, 3)), jnp.float32)
+TARGETS = jnp.asarray(RNG.normal(size=ROWS), jnp.float32)
+
+
+def predict_one(params, x, shift=0.0):
+    mean, log_variance = jnp.tanh(x @ params["hidden"]) @ params["head"]
+    return Gaussian(mean, log_variance + shift)
+
+
+@functools.partial(jax.jit, static_argnames=("solver",))
+def gradient(inputs, damping, where, shifts, solver="auto"):
+    def one(params, example):
+        return predict_one(params, *example)
+
+    step = network_gradient(
+        one, PARAMS, (inputs, shifts), TARGETS, damping=damping, where=where, solver=solver
+    )
+    return step.gradient, step.step_kl
+
+
+EVERY = jnp.ones(ROWS, bool)
+LEVEL = jnp.zeros(ROWS, jnp.float32)
+WIDE = jnp.linspace(-30, 30, ROWS, dtype=jnp.float32)
+CASES = {
+    "all inputs zero, so that the Gram matrix is singular": (0 * INPUTS, 0.1, EVERY, LEVEL),
+    "duplicated rows": (INPUTS[jnp.zeros(ROWS, int)], 1e-7, EVERY, LEVEL),
+    "one row counts": (INPUTS, 0.1, EVERY.at[1:].set(False), LEVEL),
+    "none counts": (INPUTS, 0.1, ~EVERY, LEVEL),
+    "damping 1e-12": (INPUTS, 1e-12, EVERY, LEVEL),
+    "damping 1e12": (INPUTS, 1e12, EVERY, LEVEL),
+    "variances from e^-30 to e^30": (INPUTS, 0.1, EVERY, WIDE),
+    "variances of e^-30": (INPUTS, 1e-6, EVERY, LEVEL - 30),
+    "variances of e^30": (INPUTS, 1e-6, EVERY, LEVEL + 30),
+    "everything at once": (INPUTS[jnp.zeros(ROWS, int)], 1e-12, EVERY.at[2].set(False), WIDE),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("solver", ["auto", Blocks(rows=3), ConjugateGradients()])
+def test_never_a_nan(case, solver):
+    step, step_kl = gradient(*CASES[case], solver=solver)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(step))
+    # Iterations that stop early at a damping of 1e-12 may leave a step too long for float32.
+    assert step_kl is None or not np.isnan(step_kl)
+
+
+def test_variances_from_e_minus_30_to_e_30_are_solved_in_float32():
+    """Against least squares in float64, whose condition is the root of that of the dense solve.
+
+    The step minimises |A d - b|^2 + damping |d|^2 with A = L' J / sqrt(n) and b = sqrt(n) L^-1 g.
+    """
+    inputs, damping, _, shifts = CASES["variances from e^-30 to e^30"]
+    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), (PARAMS, inputs, shifts, TARGETS))
+    flat, unravel = ravel_pytree(wide[0])
+
+    @jax.jit
+    def pieces(flat):
+        def outputs(flat):
+            dist = jax.vmap(predict_one, (None, 0, 0))(unravel(flat), *wide[1:3])
+            return jnp.stack([dist.mean, dist.log_variance])
+
+        return outputs(flat), jax.jacobian(outputs)(flat)
+
+    (mean, log_variance), jacobian = map(np.asarray, pieces(flat))
+    root = np.stack([np.exp(-0.5 * log_variance), np.full(ROWS, 0.5**0.5)])
+    z = (mean - wide[3]) * root[0]
+    b = np.concatenate([z, (1 - z**2) * 0.5**0.5]) / np.sqrt(ROWS)
+    a = (root[..., None] * jacobian).reshape(2 * ROWS, -1) / np.sqrt(ROWS)
+    both = np.concatenate([a, np.sqrt(damping) * np.eye(flat.size)])
+    reference = np.linalg.lstsq(both, np.concatenate([b, np.zeros(flat.size)]), rcond=None)[0]
+    step, _ = gradient(inputs, damping, EVERY, shifts)
+    assert relative_error(step, reference) < 1e-3
+
+
+def test_one_row_alone():
+    step = network_gradient(predict_one, PARAMS, INPUTS[:1], TARGETS[:1], damping=0.1)
+    reference = dense_natural_gradient(predict_one, PARAMS, INPUTS[:1], TARGETS[:1], 0.1)
+    assert relative_error(step.gradient, reference) < 1e-4
+
+
+def test_a_large_damping_leaves_the_gradient():
+    """(G + damping)^-1 g tends to g / damping."""
+    plain = jax.grad(lambda p: jax.vmap(predict_one, (None, 0))(p, INPUTS).nll(TARGETS).mean())(
+        PARAMS
+    )
+    step, _ = gradient(INPUTS, 1e6, EVERY, LEVEL)
+    for ours, theirs in zip(jax.tree.leaves(step), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(1e6 * ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "targets"),
+    [
+        (Categorical, [(3,)], jnp.arange(ROWS) % 3),
+        (LowRankGaussian, [(3,), (3, 2), (3,)], jnp.ones((ROWS, 3))),
+    ],
+)
+def test_families_with_a_singular_information(family, sizes, targets):
+    total = sum(int(np.prod(size)) for size in sizes)
+    params = {"head": jnp.asarray(RNG.normal(size=(3, total)), jnp.float32)}
+
+    def one(params, x):
+        parts = jnp.split(x @ params["head"], np.cumsum([np.prod(s) for s in sizes])[:-1])
+        return family(*(part.reshape(size) for part, size in zip(parts, sizes, strict=True)))
+
+    step = jax.jit(lambda p: network_gradient(one, p, INPUTS, targets, damping=0.1))(params)
+    assert np.all(np.isfinite(step.gradient["head"]))
+    before = jax.vmap(one, (None, 0))(params, INPUTS).nll(targets).mean()
+    moved = {"head": params["head"] - 0.05 * step.gradient["head"]}
+    assert jax.vmap(one, (None, 0))(moved, INPUTS).nll(targets).mean() < before
+
+
+def loop(params, x):
+    return Gaussian(jax.lax.while_loop(lambda v: v < 0, lambda v: v + params["w"], x[0]), x[0])
+
+
+def collective(params, x):
+    return Gaussian(jax.lax.pmean(x[0] * params["w"], "batch"), x[0])
+
+
+ERRORS = {
+    "a loop of unknown length": (
+        lambda: network_curvature(loop, {"w": jnp.ones((), jnp.float32)}, INPUTS, damping=0.1),
+        "The parameters `w` of `predict_one` cannot be followed through the operation `while`",
+    ),
+    "a collective": (
+        lambda: jax.vmap(
+            lambda x: network_curvature(collective, {"w": jnp.ones(())}, x, damping=0.1).prepared,
+            axis_name="batch",
+        )(INPUTS[None]),
+        "one example on its own, but it contains the collective",
+    ),
+    "no parameter": (
+        lambda: network_curvature(
+            lambda p, x: Gaussian(x[0], x[1]), {"w": jnp.ones(())}, INPUTS, damping=0.1
+        ),
+        "No parameter reaches the predictions",
+    ),
+    "not a distribution": (
+        lambda: network_curvature(lambda p, x: x @ p["hidden"], PARAMS, INPUTS, damping=0.1),
+        "the result of `predict_one` must be a distribution",
+    ),
+    "no damping": (
+        lambda: network_curvature(predict_one, PARAMS, INPUTS, damping=0.0),
+        "`damping` must be positive",
+    ),
+    "inputs of different lengths": (
+        lambda: network_curvature(
+            lambda p, x: predict_one(p, x[0]), PARAMS, (INPUTS, TARGETS[1:]), damping=0.1
+        ),
+        "`inputs` must be arrays that share their first axis",
+    ),
+    "an axis that is not bound": (
+        lambda: network_curvature(predict_one, PARAMS, INPUTS, damping=0.1, axis_name="data"),
+        "`axis_name` 'data' is not bound here",
+    ),
+    "a scale of another tree": (
+        lambda: network_curvature(
+            predict_one, PARAMS, INPUTS, damping=0.1, damping_scale={"head": jnp.ones((6, 2))}
+        ),
+        "`damping_scale` must be a tree like `params`",
+    ),
+    "a scale of another shape": (
+        lambda: network_curvature(
+            predict_one,
+            PARAMS,
+            INPUTS,
+            damping=0.1,
+            damping_scale=PARAMS | {"head": FactoredScale(jnp.ones(2), jnp.ones(6))},
+        ),
+        r"must have the shape of its parameter, \(6, 2\), got \(2, 6\)",
+    ),
+    "the curvature of another batch": (
+        lambda: fisher8(
+            jax.vmap(predict_one, (None, 0))(PARAMS, INPUTS[1:]),
+            curvature=network_curvature(predict_one, PARAMS, INPUTS, damping=0.1),
+        ),
+        r"`curvature` belongs to predictions `Gaussian` of shape \(8,\)",
+    ),
+    "the curvature of another family": (
+        lambda: fisher8_nll(
+            Poisson(TARGETS),
+            TARGETS,
+            curvature=network_curvature(predict_one, PARAMS, INPUTS, damping=0.1),
+        ),
+        "but `dist` is `Poisson`",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", ERRORS)
+def test_mistakes_are_named(mistake):
+    call, message = ERRORS[mistake]
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def test_batch_statistics_are_seen_by_comparing_predictions():
+    """A network that normalises over the batch is another function of one example."""
+
+    def batch_normalised(params, x):
+        x = (x - x.mean(0, keepdims=True)) / (x.std(0, keepdims=True) + 1e-3)
+        return jax.vmap(predict_one, (None, 0))(params, x)
+
+    def one(params, x):
+        return jax.tree.map(lambda leaf: leaf[0], batch_normalised(params, x[None]))
+
+    curvature = network_curvature(one, PARAMS, INPUTS, damping=0.1)
+    assert curvature.dist.kl(batch_normalised(PARAMS, INPUTS)).mean() > 0.01
+    frozen = network_curvature(predict_one, PARAMS, INPUTS, damping=0.1)
+    same = jax.vmap(predict_one, (None, 0))(PARAMS, INPUTS)
+    assert frozen.dist.kl(same).mean() < 1e-9
