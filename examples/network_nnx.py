@@ -9,10 +9,10 @@ from fisher8_jax import Gaussian, network_gradient, network_optimizer
 
 @nnx.jit
 def train_step(model, optimizer, x, y):
-    graph, params, rest = nnx.split(model, nnx.Param, ...)
+    graph, params, *rest = nnx.split(model, nnx.Param, ...)
 
     def predict_one(params, x):  # statistics and other variables are in `rest`: they stand still
-        return Gaussian(*nnx.merge(graph, params, rest)(x))
+        return Gaussian(*nnx.merge(graph, params, *rest)(x))
 
     step = network_gradient(predict_one, params, x, y, damping=0.1)
     optimizer.update(model, step.gradient, step_kl=step.step_kl)
