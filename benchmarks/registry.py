@@ -46,6 +46,9 @@ BENCHMARKS = {
     "overhead": Benchmark(
         "costs.overhead", "Cost of Fisher8 in a compiled training step.", "costs.overhead"
     ),
+    "family_costs": Benchmark(
+        "costs.family_costs", "Cost of the families beside another checkout."
+    ),
     "scale_out": Benchmark("costs.scale_out", "What many devices send each other."),
     "engel": Benchmark(
         "experiments.engel.command", "Plain NLL beside Fisher8 on a small real data set."

@@ -40,12 +40,6 @@ def exp_excess(x: Array) -> Array:
     return jnp.where(is_small, total * jnp.square(small), jnp.expm1(x) - x)
 
 
-def exp_excess_ratio(x: Array) -> Array:
-    """`(exp(x) - 1 - x) / x`, which is `x / 2` near 0 and does not vanish before `x` does."""
-    is_tiny = jnp.abs(x) < 1e-8
-    return jnp.where(is_tiny, 0.5 * x, exp_excess(x) / jnp.where(is_tiny, 1, x))
-
-
 def log1p_deficit(u: Array) -> Array:
     """`u - ln(1 + u)`, without cancellation near 0."""
     return u * log1p_deficit_ratio(u)

@@ -7,16 +7,17 @@
 than `x` itself. The cdf of a Gamma, Poisson, Beta, negative binomial or Student-t is one of these
 four numbers. Every loop has a fixed length, so the cost is known when compiling.
 
-1. Where both parameters exceed a bound, the contour integral over the circle through the mean, by
+1. Where all parameters exceed a bound, the contour integral over the circle through the mean, by
    the midpoint rule. It converges geometrically for every size of the parameters, the normal limit
    included, because the pole at `x` is accounted for exactly.
-2. A smaller parameter is raised by adding the terms of the power series.
-3. The tail that this would leave as a difference of nearly equal numbers comes from a continued
-   fraction, or near 0 from the series of its logarithm.
+2. Elsewhere the tail on the side of `x` comes from a power series or a continued fraction.
+3. Near an end that holds almost all of the mass the other tail would be a difference of nearly
+   equal numbers; it comes from the series of its logarithm.
 
 The derivations are on the page about the families.
 """
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -53,20 +54,20 @@ def gamma_tails(log_a: Array, shift: Array) -> Tails:
         >>> upper  # exp(-3)
         Array([0.049787...], dtype=float32)
     """
-    bound = _bound(shift)
-    a = jnp.exp(log_a)
-    is_small = a < bound
-    raised = jnp.where(is_small, a + bound, a)
-    # Raising the parameter moves the mean, so the same x has another shift.
-    moved = jnp.where(is_small, shift + (log_a - jnp.log(raised)), shift)
-    deviance = _gamma_deviance(jnp.where(is_small, jnp.log(raised), log_a), moved)
-    lower, upper = contour_tails(raised, None, moved, deviance)
-    small = _small_gamma(jnp.where(is_small, log_a, 0), jnp.where(is_small, shift, 0), lower)
-    return jnp.where(is_small, small[0], lower), jnp.where(is_small, small[1], upper)
+    is_large = log_a >= math.log(_bound(shift))
+
+    def large() -> Tails:
+        safe_a, safe_shift = jnp.where(is_large, log_a, 10), jnp.where(is_large, shift, 0)
+        return contour_tails(jnp.exp(safe_a), None, safe_shift, _gamma_deviance(safe_a, safe_shift))
+
+    def small() -> Tails:
+        return _small_gamma(jnp.where(is_large, 0, log_a), jnp.where(is_large, 0, shift))
+
+    return _pick(is_large, large, small)
 
 
-def _small_gamma(log_a: Array, shift: Array, lower: Array) -> Tails:
-    """The tails at `a` from the lower tail at `a + bound`."""
+def _small_gamma(log_a: Array, shift: Array) -> Tails:
+    """The lower tail by its power series; far above the mean the upper by a continued fraction."""
     is_wide = shift.dtype == jnp.float64
     a = jnp.exp(log_a)
     # The limit keeps powers finite; beyond it exp(-x) has made both tails what they are.
@@ -74,17 +75,16 @@ def _small_gamma(log_a: Array, shift: Array, lower: Array) -> Tails:
     x = jnp.exp(log_x)
     log_power = a * log_x - log_rising(jnp.ones_like(a), a)
     first = jnp.exp(log_power - x)
-    total = _backwards(
-        _bound(shift) - 1, lambda i, total: 1 + total * x / (a + i), jnp.ones_like(x)
-    )
-    lower = lower + first * total
     is_far = (x > 1.5) & (x > a + 1)
-    far_x = jnp.where(is_far, x, a + 2)
+    near_x, far_x = jnp.where(is_far, 0, x), jnp.where(is_far, x, a + 2)
+    total = _backwards(
+        80 if is_wide else 28, lambda i, total: 1 + total * near_x / (a + i), jnp.ones_like(x)
+    )
+    lower = first * total
     fraction = first * a / _legendre_fraction(a, far_x, 70 if is_wide else 16)
-    near_x = jnp.where(is_far, 0, x)
-    near_zero = _upper_near_zero(a, log_power, lambda n: -near_x / n)
+    near_zero = _upper_near_zero(a, log_power, jnp.zeros_like(x), near_x)
     upper = jnp.where(is_far, fraction, jnp.where(a < 1, near_zero, 1 - lower))
-    return jnp.where(upper < 0.5, 1 - upper, lower), upper
+    return jnp.where(is_far | (upper < 0.5), 1 - upper, lower), upper
 
 
 @jax.custom_jvp
@@ -97,70 +97,70 @@ def beta_tails(log_a: Array, log_b: Array, shift: Array) -> Tails:
         >>> lower  # of a uniform distribution: sigmoid(-1)
         Array([0.26894...], dtype=float32)
     """
-    bound = _bound(shift)
-    a, b = jnp.exp(log_a), jnp.exp(log_b)
-    small_a, small_b = a < bound, b < bound
-    high_a, high_b = jnp.where(small_a, a + bound, a), jnp.where(small_b, b + bound, b)
-    log_high_a = jnp.where(small_a, jnp.log(high_a), log_a)
-    log_high_b = jnp.where(small_b, jnp.log(high_b), log_b)
-    middle = jnp.where(small_a, shift + (log_a - log_high_a), shift)
-    moved = jnp.where(small_b, middle - (log_b - log_high_b), middle)
-    deviance = beta_deviance(log_high_a, log_high_b, moved)
-    lower, upper = contour_tails(high_a, high_b, moved, deviance)
-    # Raising a takes from the lower tail, raising b from the upper one.
-    density = beta_density(log_a, log_b, shift)
-    logit = shift + log_a - log_b
-    x, y = jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
-    up, raised_density = _power_terms(a, b, x, density)
-    raised_density = jnp.where(small_a, raised_density, density)
-    down, _ = _power_terms(b, high_a, y, raised_density)
-    up, down = jnp.where(small_a, up, 0), jnp.where(small_b, down, 0)
-    lower, upper = lower + (up - down), upper + (down - up)
-    # Of the two the smaller one, and as the far parameter that of the other end.
-    is_upper = lower > 0.5
+    is_large = jnp.minimum(log_a, log_b) >= math.log(_bound(shift))
+
+    def large() -> Tails:
+        safe_a, safe_b = jnp.where(is_large, log_a, 10), jnp.where(is_large, log_b, 10)
+        safe_shift = jnp.where(is_large, shift, 0)
+        deviance = beta_deviance(safe_a, safe_b, safe_shift)
+        return contour_tails(jnp.exp(safe_a), jnp.exp(safe_b), safe_shift, deviance)
+
+    def small() -> Tails:
+        safe_a, safe_b = jnp.where(is_large, 0, log_a), jnp.where(is_large, 0, log_b)
+        return _small_beta(safe_a, safe_b, jnp.where(is_large, 0, shift))
+
+    return _pick(is_large, large, small)
+
+
+def _small_beta(log_a: Array, log_b: Array, shift: Array) -> Tails:
+    """The tail on the side of `x` by a continued fraction.
+
+    Near an end where almost all of the mass is, the other tail by the series of its logarithm.
+    """
+    is_upper = shift > 0
+    # As an upper tail: the far parameter is that of the other end.
     log_far, log_near = jnp.where(is_upper, log_a, log_b), jnp.where(is_upper, log_b, log_a)
-    signed, small = jnp.where(is_upper, shift, -shift), jnp.where(is_upper, upper, lower)
-    is_lost = jnp.where(is_upper, small_a, small_b)
-    log_far, log_near = jnp.where(is_lost, log_far, 0), jnp.where(is_lost, log_near, 0)
-    far_tail = _far_tail(log_far, log_near, jnp.where(is_lost, signed, 1), small, density)
-    small = jnp.where(is_lost, far_tail, small)
-    return jnp.where(is_upper, 1 - small, small), jnp.where(is_upper, small, 1 - small)
-
-
-def _power_terms(a: Array, b: Array, x: Array, density: Array) -> Tails:
-    """`I_x(a, b) - I_x(a + bound, b)`, a sum of positive terms, and the density at `a + bound`."""
-    # The limit keeps powers finite where the density has vanished.
-    bound, product = _bound(x), jnp.minimum(x * (a + b), 800.0 if x.dtype == jnp.float64 else 120.0)
-
-    def add(i: Array, state: Tails) -> Tails:
-        total, term = state
-        total = total + term
-        return total, term * (product + x * i) / (a + (i + 1))
-
-    start = (jnp.zeros_like(x), density / a)
-    total, term = lax.fori_loop(0, bound, lambda i, state: add(i.astype(x.dtype), state), start)
-    return total, term * (a + bound)
-
-
-def _far_tail(log_a: Array, log_b: Array, shift: Array, direct: Array, density: Array) -> Array:
-    """The upper tail for a small `a`, where it is not safe to subtract the lower one from 1."""
-    a, b = jnp.exp(log_a), jnp.exp(log_b)
-    logit = shift + log_a - log_b
+    far, near, size = jnp.exp(log_far), jnp.exp(log_near), jnp.abs(shift)
+    logit = size + log_far - log_near
     x, y = jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
-    excess = a * relative_shift(log_a - log_b, shift)[0]  # (a + b) x - a
-    is_far = jnp.where(a < 1, (x > 0.2) | (b * x > 1.5), excess > 0)
+    excess = far * relative_shift(log_far - log_near, size)[0]  # (far + near) x - far
     steps = 70 if shift.dtype == jnp.float64 else 16
-    fraction = density / _beta_fraction(b, a, y, x, excess, steps)
-    log_power = a * jax.nn.log_sigmoid(logit) - log_rising(jnp.ones_like(a), a) + log_rising(b, a)
-    near_x, near_b = jnp.where(is_far, 0, x), jnp.where(is_far, 1, b)
-    near_zero = _upper_near_zero(a, log_power, lambda n: near_x * (n - near_b) / n)
-    return jnp.where(is_far, fraction, jnp.where(a < 1, near_zero, direct))
+    density = beta_density(log_far, log_near, size)
+    fraction = density / _beta_fraction(near, far, y, x, excess, steps)
+    # The end that x is close to, of which `end` is the parameter and `other` that of the other.
+    is_low = x < 0.5
+    end, other = jnp.where(is_low, far, near), jnp.where(is_low, near, far)
+    distance = jnp.where(is_low, x, y)
+    is_near = (end < 1) & (distance < 0.2) & (other * distance < 1.5)
+    log_distance = jax.nn.log_sigmoid(jnp.where(is_low, logit, -logit))
+    one = jnp.ones_like(end)
+    safe_end, safe_other = jnp.where(is_near, end, 1), jnp.where(is_near, other, 1)
+    rising = log_rising(safe_other, safe_end) - log_rising(one, safe_end)
+    distance = jnp.where(is_near, distance, 0)
+    log_power = safe_end * log_distance + rising
+    beyond = _upper_near_zero(safe_end, log_power, distance, distance * safe_other)
+    is_used = is_near & (beyond < 0.5)
+    tail = jnp.where(is_used, jnp.where(is_low, beyond, 1 - beyond), fraction)
+    rest = jnp.where(is_used, jnp.where(is_low, 1 - beyond, beyond), 1 - fraction)
+    return jnp.where(is_upper, rest, tail), jnp.where(is_upper, tail, rest)
 
 
-def _upper_near_zero(a: Array, log_power: Array, ratio: Callable[[Array], Array]) -> Array:
-    """`1 - exp(log_power) (1 + a sum_n c_n / (a + n))`, `c_n` the product of the ratios up to n."""
-    terms = 30 if a.dtype == jnp.float64 else 13
-    total = _backwards(terms, lambda n, total: ratio(n) * (1 / (a + n) + total), jnp.zeros_like(a))
+def _pick(is_large: Array, large: Callable[[], Tails], small: Callable[[], Tails]) -> Tails:
+    """Either where it belongs; a side that no element needs is not computed."""
+    lower, upper = (jnp.zeros(x.shape, x.dtype) for x in jax.eval_shape(small))
+    empty = (lower, upper)
+    high = lax.cond(jnp.any(is_large), large, lambda: empty)
+    low = lax.cond(jnp.all(is_large), lambda: empty, small)
+    return jnp.where(is_large, high[0], low[0]), jnp.where(is_large, high[1], low[1])
+
+
+def _upper_near_zero(a: Array, log_power: Array, slope: Array, offset: Array) -> Array:
+    """`1 - exp(log_power) (1 + a sum_n c_n / (a + n))`, `c_n / c_(n-1) = slope - offset / n`."""
+    total = _backwards(
+        30 if a.dtype == jnp.float64 else 13,
+        lambda n, total: (slope - offset / n) * (1 / (a + n) + total),
+        jnp.zeros_like(a),
+    )
     return -jnp.expm1(log_power) - a * jnp.exp(log_power) * total
 
 
@@ -207,7 +207,7 @@ def _backwards(count: int, step: Callable[[Array, Array], Array], start: Array) 
 
 
 def _bound(like: Array) -> int:
-    """From where the contour integral is exact to the last digits, and by how much to raise."""
+    """From where the contour integral is exact to the last digits."""
     return 20 if like.dtype == jnp.float64 else 10
 
 
