@@ -49,6 +49,9 @@ BENCHMARKS = {
     "family_costs": Benchmark(
         "costs.family_costs", "Cost of the families beside another checkout."
     ),
+    "family_accuracy": Benchmark(
+        "costs.family_accuracy", "What the families get wrong in float32, beside another checkout."
+    ),
     "scale_out": Benchmark("costs.scale_out", "What many devices send each other."),
     "engel": Benchmark(
         "experiments.engel.command", "Plain NLL beside Fisher8 on a small real data set."
