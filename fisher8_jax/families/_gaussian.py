@@ -233,8 +233,8 @@ class Gaussian(LocationScale):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_variance/2 + z^2/2`, plus `ln(2 pi)/2` with the constant."""
-        log_variance = at_least_float32(self.log_variance)
-        values = 0.5 * (log_variance + jnp.square(self.standardize(targets)))
+        z = self.standardize(targets)  # checks the parameters, so it comes first
+        values = 0.5 * (at_least_float32(self.log_variance) + jnp.square(z))
         return values + HALF_LOG_2PI if constant else values
 
     def natural(self, cotangent: Self) -> Self:
