@@ -72,7 +72,7 @@ class Gaussian(LocationScale):
 
         Example:
             >>> import jax.numpy as jnp
-            >>> Gaussian.from_variance(mean=jnp.zeros(1), variance=jnp.full(1, 4.0)).std
+            >>> Gaussian.from_variance(mean=jnp.zeros(1), variance=jnp.array([4.0])).std
             Array([2.], dtype=float32)
         """
         return cls(mean, jnp.log(jnp.asarray(variance)))
