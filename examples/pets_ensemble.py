@@ -42,7 +42,7 @@ def main(corrected=True, learning_rate=0.01, steps=300):
     inputs, targets = make_data(jax.random.key(0), 1000)
     test_inputs, test_targets = make_data(jax.random.key(1), 1000)
     make = nnx.vmap(Dynamics)
-    models = make(nnx.Rngs(0).fork(split=MEMBERS))
+    models = make(nnx.Rngs(0).split(MEMBERS))
     optimizer = nnx.Optimizer(models, optax.adam(learning_rate), wrt=nnx.Param)
 
     def loss(model, rows):
