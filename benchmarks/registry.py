@@ -37,6 +37,11 @@ BENCHMARKS = {
     ),
     "radius": _experiment("radius", "The KL radius beside tuned learning rates."),
     "curvature": _experiment("curvature", "The whole network at equal processor time."),
+    "damping": Benchmark(
+        "experiments.damping.command",
+        "Fixed damping beside Levenberg and Marquardt's.",
+        "experiments.damping.command",
+    ),
     "rotated_mnist": _experiment("rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": _experiment("weak_lensing", "Two cosmological parameters from maps."),
     "families": _experiment("families", "Recovery of every family beside tuned Adam."),
@@ -51,6 +56,9 @@ BENCHMARKS = {
     ),
     "family_accuracy": Benchmark(
         "costs.family_accuracy", "What the families get wrong in float32, beside another checkout."
+    ),
+    "network_cost": Benchmark(
+        "costs.network_cost", "Cost of the whole network's gradient.", "costs.network_cost"
     ),
     "scale_out": Benchmark("costs.scale_out", "What many devices send each other."),
     "engel": Benchmark(

@@ -7,7 +7,15 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from fisher8_jax import network_curvature, network_gradient
-from fisher8_jax.curvature import Blocks, ConjugateGradients, Direct, FactoredScale, SecondMoments
+from fisher8_jax.curvature import (
+    Blocks,
+    ConjugateGradients,
+    Direct,
+    FactoredScale,
+    SecondMoments,
+    adjust_damping,
+    reduction_ratio,
+)
 from tests.curvature.dense import dense_natural_gradient, relative_error
 from tests.curvature.networks import NETWORKS, ROWS
 
@@ -70,7 +78,7 @@ def random_scale(params, *, factored):
         ("mlp", True, Direct()),
         ("mlp", False, Direct()),
         ("cnn", True, Direct()),
-        ("attention", True, Direct()),
+        pytest.param("attention", True, Direct(), marks=pytest.mark.slow),
         ("mlp", True, ConjugateGradients(max_iterations=80, tolerance=1e-13)),
     ],
 )
@@ -159,3 +167,29 @@ def test_auto_takes_the_direct_solver_while_its_matrix_is_small():
     )
     sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
     assert max(sizes) < 4200**2 / 100  # no matrix of all outputs
+
+
+def test_the_reduction_ratio_compares_with_the_quadratic_model():
+    """A tiny step decreases the loss as its slope says, a long one as the formula says."""
+    predict_one, params, inputs = network = NETWORKS["mlp"]()
+    step = gradient(network)
+
+    def value(scale):
+        moved = jax.tree.map(lambda p, g: p - scale * g, params, step.gradient)
+        return jax.vmap(predict_one, (None, 0))(moved, inputs).nll(TARGETS).mean()
+
+    assert reduction_ratio(step, 1e-4, value(1e-4)) == pytest.approx(1, abs=1e-3)
+    expected = (step.value - value(0.7)) / (0.7 * step.slope - 0.49 * step.step_kl)
+    np.testing.assert_allclose(reduction_ratio(step, 0.7, value(0.7)), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="`step` must know how far it moves"):
+        reduction_ratio(gradient(network, solver=Blocks(rows=3)), 0.7, value(0.7))
+
+
+def test_damping_follows_the_ratio_within_its_bounds():
+    ratios = jnp.array([0.9, 0.5, 0.1, -3.0, jnp.nan])
+    adjusted = adjust_damping(jnp.full(5, 1.0), ratios, factor=2.0)
+    np.testing.assert_allclose(adjusted, [0.5, 1, 2, 2, 2])
+    assert adjust_damping(1e-3, jnp.asarray(1.0)) == pytest.approx(1e-3)
+    assert adjust_damping(10.0, jnp.asarray(0.0)) == 10
+    with pytest.raises(ValueError, match="`factor` must"):
+        adjust_damping(0.1, jnp.asarray(1.0), factor=1.0)

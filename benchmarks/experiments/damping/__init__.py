@@ -1,0 +1,1 @@
+"""Fixed damping of the whole network beside the Levenberg-Marquardt rule."""

@@ -1,0 +1,49 @@
+"""The cost of the whole network: three ways to the same gradient, measured on a tiny network."""
+
+import argparse
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks.costs import network_cost
+from benchmarks.costs.overhead import apply_dense, dense
+from benchmarks.machinery.store import Store
+from fisher8_jax import network_gradient
+
+
+def tiny(rng, targets=1):
+    inputs = jnp.asarray(rng.normal(size=(4, 3)), jnp.float32)
+    return network_cost.Case("tiny", apply_dense, dense(rng, 3, 5, 2 * targets), inputs, 2)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_the_rows_of_the_jacobian_give_the_same_gradient(targets):
+    case = tiny(np.random.default_rng(0), targets)
+    moved, _ = network_cost.rows_step(case, case.params, (), case.targets)
+    step = network_gradient(
+        case.predict_one, case.params, case.inputs, case.targets, damping=network_cost.DAMPING
+    )
+    for before, after, gradient in zip(
+        *map(jax.tree.leaves, (case.params, moved, step.gradient)), strict=True
+    ):
+        np.testing.assert_allclose(1e4 * (before - after), gradient, atol=2e-3)
+
+
+def test_it_measures_stores_and_draws(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(network_cost, "GROWTH", {"batch": (4, 8)})
+    monkeypatch.setattr(network_cost, "three_networks", lambda rng: [tiny(rng)])
+    monkeypatch.setattr(
+        network_cost,
+        "growing_networks",
+        lambda rng: {("batch", 4): tiny(rng), ("batch", 8): tiny(rng)},
+    )
+    parser = argparse.ArgumentParser()
+    network_cost.add_arguments(parser)
+    args = parser.parse_args(["--rounds", "4", "--results", str(tmp_path)])
+    assert network_cost.run(args) == 0
+    assert "tiny" in capsys.readouterr().out
+    result = Store(tmp_path).read(network_cost.CELL)
+    assert result["networks"][0]["ratios"]["network"][1] > 0
+    assert network_cost.draw(result).startswith(b"\x89PNG")
