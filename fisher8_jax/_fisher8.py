@@ -119,6 +119,7 @@ def fisher8(
         Fisher8, UAI 2026, the batched update rule.
     """
     if curvature is not None:
+        _refuse_averaging(gradients_averaged)
         axis_name, normalize = _check_curvature(dist, curvature, axis_name), False
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
     report = None if curvature is None else vary_over(axis_name, curvature.report)
@@ -169,6 +170,7 @@ def fisher8_nll(
         Array([-0.6, -0.8], dtype=float32)
     """
     if curvature is not None:
+        _refuse_averaging(gradients_averaged)
         axis_name, normalize = _check_curvature(dist, curvature, axis_name), False
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
     targets = dist.check_targets(targets)
@@ -310,6 +312,15 @@ def _solve_for(
     vector, report = curvature.solve(plain.to_vector())
     solved = jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), plain.from_vector(vector), like)
     return solved, report
+
+
+def _refuse_averaging(gradients_averaged: bool) -> None:
+    if gradients_averaged:
+        raise ValueError(
+            "`gradients_averaged` is about parts of unit norm. With `curvature` there are none: "
+            "gradients are proportional to the loss, so average or add them as you would its own. "
+            "Leave it out."
+        )
 
 
 def _check_curvature(

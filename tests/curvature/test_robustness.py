@@ -201,6 +201,14 @@ ERRORS = {
         ),
         r"`curvature` belongs to predictions `Gaussian` of shape \(8,\)",
     ),
+    "an average of gradients": (
+        lambda: fisher8(
+            jax.vmap(predict_one, (None, 0))(PARAMS, INPUTS),
+            curvature=network_curvature(predict_one, PARAMS, INPUTS, damping=0.1),
+            gradients_averaged=True,
+        ),
+        "`gradients_averaged` is about parts of unit norm",
+    ),
     "the curvature of another family": (
         lambda: fisher8_nll(
             Poisson(TARGETS),
