@@ -119,8 +119,8 @@ def fisher8(
         Fisher8, UAI 2026, the batched update rule.
     """
     if curvature is not None:
-        _refuse_averaging(gradients_averaged)
-        axis_name, normalize = _check_curvature(dist, curvature, axis_name), False
+        normalize = False
+        axis_name = _check_curvature(dist, curvature, axis_name, gradients_averaged)
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
     report = None if curvature is None else vary_over(axis_name, curvature.report)
     return _identity(rule, vary_over(axis_name, dist), where, curvature, report)
@@ -170,8 +170,8 @@ def fisher8_nll(
         Array([-0.6, -0.8], dtype=float32)
     """
     if curvature is not None:
-        _refuse_averaging(gradients_averaged)
-        axis_name, normalize = _check_curvature(dist, curvature, axis_name), False
+        normalize = False
+        axis_name = _check_curvature(dist, curvature, axis_name, gradients_averaged)
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
     targets = dist.check_targets(targets)
     if weights is not None:
@@ -314,19 +314,16 @@ def _solve_for(
     return solved, report
 
 
-def _refuse_averaging(gradients_averaged: bool) -> None:
+def _check_curvature(
+    dist: Family, curvature: Curvature, axis_name: AxisName | None, gradients_averaged: bool
+) -> AxisName | None:
+    """The mapped axis of `curvature`, which must belong to these predictions."""
     if gradients_averaged:
         raise ValueError(
             "`gradients_averaged` is about parts of unit norm. With `curvature` there are none: "
             "gradients are proportional to the loss, so average or add them as you would its own. "
             "Leave it out."
         )
-
-
-def _check_curvature(
-    dist: Family, curvature: Curvature, axis_name: AxisName | None
-) -> AxisName | None:
-    """The mapped axis of `curvature`, which must belong to these predictions."""
     shape, expected = check_family("`dist`", dist).batch_shape, curvature.dist.batch_shape
     if shape != expected or type(dist) is not type(curvature.dist):
         raise ValueError(
