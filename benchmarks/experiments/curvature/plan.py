@@ -7,13 +7,12 @@
 
 One setting of the whole network serves all UCI sets and both budgets; rivals with a learning rate
 get the best of three, chosen on a tenth of the training rows, and are then trained on all of them.
-Damping and radius were chosen on the sets in SELECTION; the others were not looked at before.
+Damping and radius come from trials that had seen all eight sets, so the figures are favourable.
 """
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SELECTION = ("yacht", "energy", "kin8nm", "wine")
 DAMPING = 0.1
 STEPS = 100
 BATCH = 32

@@ -81,18 +81,14 @@ def make_task(method: str, network: Mlp, steps: int, first_radius: float | None 
     loss = "gaussian_nll" if is_network or method == "adam_nll" else "fisher8"
     return Task(
         apply=plain_network(predict),
-        objective=_objective(loss),
+        objective=OBJECTIVES[loss],
         optimizer=Optimizer(method, steps, radius),
         correct=Correct(predict) if is_network else None,
     )
 
 
+# One object per loss: tasks are compared when compiled programs are looked for.
 OBJECTIVES = {name: make_objective(name) for name in ("gaussian_nll", "fisher8")}
-
-
-def _objective(name: str):
-    # One object per loss: tasks are compared when compiled programs are looked for.
-    return OBJECTIVES[name]
 
 
 SILU = Mlp(hidden=(50, 50), activation=jax.nn.silu)

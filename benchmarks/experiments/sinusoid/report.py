@@ -33,7 +33,7 @@ def table(cells: list[dict[str, Any]]) -> Table:
         spec, result = cell["spec"], cell["result"]
         label = METHODS[spec["method"]].label
         place = [spec["setting"], spec["noise"], label, f"{spec['steps']:,}"]
-        rows.append([*place, _spread(result["rmse"]), _spread(result["sigma_error"])])
+        rows.append([*place, spread(result["rmse"]), spread(result["sigma_error"])])
     header = ["setting", "noise", "method", "steps", "RMSE", "mean |sigma/true - 1|"]
     return Table("After training: mean over seeds (smallest to largest)", header, rows)
 
@@ -56,7 +56,8 @@ def _figure(cells: list[dict[str, Any]], setting: str, noise: str) -> list[Block
     return [Figure(f"sinusoid-{setting}-{noise}", draw, caption)]
 
 
-def _spread(values: list[float | None]) -> str:
+def spread(values: list[float | None]) -> str:
+    """Mean, smallest and largest over seeds, or how many diverged."""
     finite = [value for value in values if value is not None]
     if len(finite) < len(values):
         return f"diverged in {len(values) - len(finite)} of {len(values)}"
