@@ -45,7 +45,7 @@ BENCHMARKS = {
     "rotated_mnist": _experiment("rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": _experiment("weak_lensing", "Two cosmological parameters from maps."),
     "families": _experiment("families", "Recovery of every family beside tuned Adam."),
-    "doctor": Benchmark("experiments.doctor.command", "False alarms and hits of the doctor."),
+    "doctor": _experiment("doctor", "False alarms and hits of the doctor."),
     "dense": _experiment("dense", "Disparity of every pixel of a stereo pair."),
     "estimator": _experiment("tables", "The estimator beside gradient boosting, UCI."),
     "overhead": Benchmark(

@@ -5,6 +5,8 @@ import importlib.metadata
 from docutils import nodes
 from latex2mathml.converter import convert
 
+from fisher8_jax.plots import style
+
 project = "fisher8_jax"
 author = "The fisher8_jax authors"
 copyright = "2026, the fisher8_jax authors"  # noqa: A001, Sphinx wants this name
@@ -37,6 +39,10 @@ nitpicky = False
 
 exclude_patterns = ["_build", "gallery_source"]
 
+
+# Every picture of the gallery looks like those of the pages: nothing resets this afterwards.
+style().__enter__()
+
 # The programs are run while building, so their output and pictures are always true.
 sphinx_gallery_conf = {
     "examples_dirs": "gallery_source",
@@ -47,6 +53,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "write_computation_times": False,
     "plot_gallery": True,
+    "reset_modules": (),
 }
 
 

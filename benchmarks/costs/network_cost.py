@@ -258,5 +258,6 @@ def draw(result: dict[str, Any]) -> bytes:
         ax.set_xticks(GROWTH[axis], [str(v) for v in GROWTH[axis]])
         ax.minorticks_off()
     axes[0].set_ylabel("step over plain NLL step")
-    axes[0].legend(frameon=False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return to_png(figure)

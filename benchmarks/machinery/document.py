@@ -60,8 +60,11 @@ class Figure:
 
     @functools.cached_property
     def png(self) -> bytes:
-        """Drawn once."""
-        return self.draw()
+        """Drawn once, in the style of all pictures."""
+        from fisher8_jax.plots import style  # matplotlib is needed here alone
+
+        with style():
+            return self.draw()
 
 
 Block = Paragraph | Table | Figure

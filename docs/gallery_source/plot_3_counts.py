@@ -82,5 +82,5 @@ for ax, (name, dist) in zip(axes, fits.items(), strict=True):
     ax.plot(hours[is_test], visitors[is_test], ".", color="0.4", markersize=3, label="visitors")
     ax.set(title=f"{name}: NLL {nll:.2f}", xlabel="hour of the day")
 axes[0].set_ylabel("visitors")
-axes[0].legend(loc="upper left", frameon=False)
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 plt.show()

@@ -82,4 +82,6 @@ for ax, (name, dist) in zip(axes, fits.items(), strict=True):
     plot_fit(dist, x[:, 0], y, truth=truth, ax=ax)
     ax.set_title(f"{name}: RMSE {jnp.sqrt(jnp.mean((dist.mean - truth) ** 2)):.3f}")
     ax.get_legend().remove()
+    ax.autoscale(axis="y")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
 plt.show()

@@ -125,4 +125,6 @@ for ax, (name, params) in zip(axes, runs.items(), strict=True):
     plot_fit(predict(params, test_x), test_x, ax=ax)
     ax.set_ylim(-1.2, 1.2)
     ax.set_title(f"{name}: RMSE {scores.rmse:.3f}, NLL {scores.nll:.2f}")
+    ax.get_legend().remove()
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 plt.show()

@@ -126,5 +126,5 @@ for name, (family, params) in trained.items():
     exceeded = 100 * jnp.mean(scaled_test > at_test)
     ax.plot(days, limit * SCALE + SHIFT, label=f"{name}: exceeded on {exceeded:.1f} % of days")
 ax.set(xlabel="day of the year", ylabel="largest gust (m/s)")
-ax.legend()
+figure.legend(loc="outside lower center", ncols=2)
 plt.show()

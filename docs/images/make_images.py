@@ -1,8 +1,10 @@
-"""Makes the pictures of the documentation from the code that stands next to them.
+"""Makes the pictures of the documentation: from the code next to them, and from stored results.
 
-Run it from the root of the repository: `python docs/images/make_images.py`. Every fenced Python
-block of a page is executed in order; an image link that follows a block names the file that the
-current figure is saved to.
+Run it from the root of the repository: `python docs/images/make_images.py [NAME ...]`; a name is a
+page such as `plots.md` or a picture such as `front.png`. Every fenced Python block of a page is
+executed in order; an image link that follows a block names the file that the current figure is
+saved to. `engel.png` and `dense.png` come from trainings: `python -m benchmarks engel` and `dense`
+draw them.
 """
 
 import re
@@ -18,22 +20,58 @@ DOCS = Path(__file__).resolve().parent.parent
 PART = re.compile(
     r"^```python\n(?P<code>.*?)^```|^!\[[^\]]*\]\((?P<image>images/\S+\.png)\)", re.S | re.M
 )
+PAGES = ("diagnostics.md", "getting_started.md", "plots.md")
+# Pictures that the report draws, by their names there.
+FROM_REPORT = {
+    "network_cost.png": "network_cost",
+    "network_sinusoid.png": "curvature-sinusoid-linear",
+    "radius_learning_rate.png": "radius_learning_rate",
+    "sinusoid.png": "sinusoid-best-constant",
+}
 
 
-def make_images(page: Path) -> None:
+def from_page(page: Path) -> None:
     """Runs the code of one page and saves its figures."""
+    from fisher8_jax.plots import style
+
+    with style():
+        _run(page)
+
+
+def _run(page: Path) -> None:
     namespace: dict[str, object] = {}
     for part in PART.finditer(page.read_text(encoding="utf-8")):
         if part["code"] is not None:
             exec(compile(part["code"], str(page), "exec"), namespace)
         else:
             # Without metadata the bytes do not depend on versions or dates.
-            plt.savefig(DOCS / part["image"], dpi=130, metadata={"Software": None})
+            plt.savefig(DOCS / part["image"], metadata={"Software": None})
             plt.close("all")
             print(part["image"])
 
 
+def from_results(names: list[str]) -> None:
+    """Draws pictures from the committed results."""
+    from benchmarks.experiments.curvature.picture import draw_front
+    from benchmarks.machinery.document import Figure
+    from benchmarks.machinery.report import collect
+    from benchmarks.machinery.store import DEFAULT_RESULTS, Store
+
+    store = Store(DEFAULT_RESULTS)
+    figures = {"front.png": Figure("front", lambda: draw_front(store), "")}
+    if set(names) & set(FROM_REPORT):
+        blocks = [block for section in collect(store) for block in section.blocks]
+        known = {block.name: block for block in blocks if isinstance(block, Figure)}
+        figures |= {name: known[figure] for name, figure in FROM_REPORT.items()}
+    for name in names:
+        (DOCS / "images" / name).write_bytes(figures[name].png)
+        print(f"images/{name}")
+
+
 if __name__ == "__main__":
     sys.path.insert(0, str(DOCS.parent))
-    for name in ("diagnostics.md", "getting_started.md", "plots.md"):
-        make_images(DOCS / name)
+    asked = sys.argv[1:] or [*PAGES, *FROM_REPORT, "front.png"]
+    for name in asked:
+        if name in PAGES:
+            from_page(DOCS / name)
+    from_results([name for name in asked if name not in PAGES])

@@ -1,11 +1,12 @@
 """What the doctor says: findings with the figures behind them."""
 
 import dataclasses
-import html
 import math
 import textwrap
 from collections.abc import Mapping
 from typing import Literal
+
+from fisher8_jax._html import note
 
 Severity = Literal["error", "warning"]
 
@@ -53,13 +54,20 @@ class Finding:
             "target": self.target,
         }
 
-    def __str__(self) -> str:
-        place = "" if self.target is None else f" [{self.target}]"
-        head = f"{self.severity}: {self.code}{place}"
-        lines = [self.sentence, f"What to change: {self.advice}"]
+    def _title(self) -> str:
+        return self.code if self.target is None else f"{self.code} [{self.target}]"
+
+    def _paragraphs(self) -> list[str]:
         figures = ", ".join(f"{name} = {value:.4g}" for name, value in self.figures.items())
-        lines += [f"Figures: {figures}"] if figures else []
-        body = [textwrap.fill(line, 96, subsequent_indent="  ") for line in lines]
+        lines = [self.sentence, f"What to change: {self.advice}"]
+        return [*lines, f"Figures: {figures}"] if figures else lines
+
+    def _repr_html_(self) -> str:
+        return note(self.severity, self._title(), self._paragraphs())
+
+    def __str__(self) -> str:
+        body = [textwrap.fill(line, 96, subsequent_indent="  ") for line in self._paragraphs()]
+        head = f"{self.severity}: {self._title()}"
         return "\n".join([head, *(textwrap.indent(part, "  ") for part in body)])
 
 
@@ -94,7 +102,9 @@ class Diagnosis:
         return bool(self.findings)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        if not self.findings:
+            return f"<p>{self!r}</p>"
+        return "".join(finding._repr_html_() for finding in self.findings)
 
     def __repr__(self) -> str:
         if not self.findings:

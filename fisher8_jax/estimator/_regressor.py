@@ -7,7 +7,7 @@ from typing import Any, Self
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -19,6 +19,7 @@ from fisher8_jax.estimator._checks import (
     check_some_targets,
 )
 from fisher8_jax.estimator._columns import Encoder
+from fisher8_jax.estimator._display import ShowsResults
 from fisher8_jax.estimator._families import choose_likelihoods, find_likelihood
 from fisher8_jax.estimator._frames import (
     Column,
@@ -53,7 +54,7 @@ _AVERAGED_STEPS = 100.0
 _LOOKS = 50
 
 
-class Fisher8Regressor(RegressorMixin, BaseEstimator):
+class Fisher8Regressor(RegressorMixin, ShowsResults):
     """An ensemble of networks that predicts a mean and an honest variance, without tuning.
 
     Columns are encoded and targets are brought to unit size. Each member is a dense network with

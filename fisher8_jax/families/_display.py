@@ -1,11 +1,13 @@
 """How distributions look at a prompt and in a notebook: values if they are few, else ranges."""
 
 import dataclasses
-import html
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
+
+from fisher8_jax._html import table
 
 _FEW = 6
 
@@ -18,11 +20,18 @@ def text_of(dist: Any) -> str:
 
 def html_of(dist: Any) -> str:
     """A table with one row per field: shape, dtype, least, median and largest value."""
-    heads = ("field", "shape", "dtype", "least", "median", "largest", "not finite")
-    rows = "".join(_html_row(name, value) for name, value in _fields(dist))
-    title = html.escape(type(dist).__name__)
-    head = "".join(f"<th>{label}</th>" for label in heads)
-    return f"<b>{title}</b><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    head = ("field", "shape", "dtype", "least", "median", "largest", "not finite")
+    rows = [_cells(name, value) for name, value in _nested_fields(dist)]
+    return table(head, rows, title=type(dist).__name__)
+
+
+def _nested_fields(dist: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Fields by name, those of a distribution inside another one after its name and a dot."""
+    for name, value in _fields(dist):
+        if dataclasses.is_dataclass(value):
+            yield from _nested_fields(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def _fields(dist: Any) -> list[tuple[str, Any]]:
@@ -44,12 +53,10 @@ def _text(value: Any) -> str:
     return kind + spread + (f", {bad} not finite" if bad else "")
 
 
-def _html_row(name: str, value: Any) -> str:
+def _cells(name: str, value: Any) -> list[str]:
     if not _is_array(value):
-        cells = ["", type(value).__name__, "", html.escape(repr(value)), "", ""]
-    else:
-        cells = [str(value.shape), str(value.dtype), *_summary(_numbers(value))]
-    return f"<tr><td>{html.escape(name)}</td>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+        return [name, "", type(value).__name__, "", repr(value), "", ""]
+    return [name, str(value.shape), str(value.dtype), *_summary(_numbers(value))]
 
 
 def _summary(numbers: np.ndarray | None) -> list[str]:

@@ -1,15 +1,15 @@
 """All metrics of one set of predictions as one record."""
 
 import dataclasses
-import html
 from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
 from jax import Array
 
+from fisher8_jax._html import table
 from fisher8_jax._trees import register_tree
-from fisher8_jax.metrics._table import format_table
+from fisher8_jax.metrics._table import Row, format_table, table_cells
 
 # Field, its name in the table; in the order in which they are printed.
 _SCALARS = (
@@ -112,15 +112,26 @@ class Evaluation:
         Returns:
             Lines of equal width, with the bootstrap interval in brackets beside each value.
         """
-        bounds = (self.lower, self.upper)
-        rows = [("points", self.count, None, None), ("non-finite", self.non_finite, None, None)]
-        for label, values, *ends in _rows(self, *bounds):
-            rows.append((label, values, *(ends or (None, None))))
-        note = None if self.confidence is None else f"[{100 * self.confidence:g} % bootstrap]"
-        return format_table(rows, target_names, note)
+        return format_table(self._table_rows(), target_names, self._note())
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+    def _table_rows(self) -> list[Row]:
+        rows: list[Row] = [
+            ("points", self.count, None, None),
+            ("non-finite", self.non_finite, None, None),
+        ]
+        for label, values, *ends in _rows(self, self.lower, self.upper):
+            rows.append((label, values, *(ends or (None, None))))
+        return rows
+
+    def _note(self) -> str | None:
+        return None if self.confidence is None else f"[{100 * self.confidence:g} % bootstrap]"
+
+    def _repr_html_(self) -> str | None:
+        if not all(map(_has_values, jax.tree.leaves(self))):
+            return None  # the text says all there is
+        cells, more = table_cells(self._table_rows(), None, self._note())
+        cut = f" (and {more} more columns)" if more else ""
+        return table(cells[0], cells[1:], title=f"Evaluation{cut}")
 
     def __repr__(self) -> str:
         if all(map(_has_values, jax.tree.leaves(self))):

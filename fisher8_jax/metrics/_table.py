@@ -13,6 +13,17 @@ Row = tuple[str, chex.Array, chex.Array | None, chex.Array | None]
 
 def format_table(rows: Sequence[Row], names: Sequence[str] | None, note: str | None) -> str:
     """Rows of (label, values, lower, upper), one column per element of the values."""
+    cells, more = table_cells(rows, names, note)
+    lines = _align(cells)
+    if more:
+        lines.append(f"... and {more} more columns")
+    return "\n".join(lines)
+
+
+def table_cells(
+    rows: Sequence[Row], names: Sequence[str] | None, note: str | None
+) -> tuple[list[list[str]], int]:
+    """The cells, headings first, and how many columns are left out because they are too many."""
     shape = np.shape(rows[0][1])
     headings = _headings(shape, names)
     shown = headings[:_MOST_COLUMNS]
@@ -20,10 +31,7 @@ def format_table(rows: Sequence[Row], names: Sequence[str] | None, note: str | N
     for label, *arrays in rows:
         columns = [None if a is None else np.asarray(a).reshape(-1) for a in arrays]
         cells.append([label, *(_cell(columns, position) for position in range(len(shown)))])
-    lines = _align(cells)
-    if len(headings) > len(shown):
-        lines.append(f"... and {len(headings) - len(shown)} more columns")
-    return "\n".join(lines)
+    return cells, len(headings) - len(shown)
 
 
 def _headings(shape: tuple[int, ...], names: Sequence[str] | None) -> list[str]:

@@ -11,4 +11,5 @@ with _needs_extra("plots", package="matplotlib", needed_by="fisher8_jax.plots"):
     from fisher8_jax.plots._reliability import plot_reliability as plot_reliability
     from fisher8_jax.plots._residuals import plot_intervals as plot_intervals
     from fisher8_jax.plots._residuals import plot_residuals as plot_residuals
+    from fisher8_jax.plots._style import style as style
     from fisher8_jax.plots._training_map import plot_training_map as plot_training_map

@@ -8,7 +8,14 @@ from jax.typing import ArrayLike
 from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse
 
-from fisher8_jax.plots._style import axes_grid, current_axes, finish, merged, style_of
+from fisher8_jax.plots._style import (
+    axes_grid,
+    current_axes,
+    finish,
+    legend_above_data,
+    merged,
+    style_of,
+)
 
 
 def plot_pareto(
@@ -97,12 +104,13 @@ def plot_pareto_panels(
     for ax, (title, scores) in zip(grid, panels.items(), strict=True):
         plot_pareto(scores, names=names, ax=ax, **kwargs)
         ax.set_title(title)
+        ax.get_legend().remove()
     for ax in grid[1:]:
         ax.sharex(grid[0])
         ax.sharey(grid[0])
-        ax.get_legend().remove()
         ax.set_ylabel("")
     grid[0].autoscale()
+    legend_above_data(grid[0])
     return grid
 
 

@@ -65,7 +65,8 @@ def plot_reliability(
     curve = (np.concatenate([[0], ranks, [1]]), np.append(share, share[-1]))
     aliases = (("c", "color"), ("lw", "linewidth"))
     ax.plot(*curve, drawstyle="steps-post", **merged(line, kwargs, aliases))
-    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.set(xlim=(0, 1), aspect="equal", yticks=np.linspace(0, 1, 6))
+    ax.set_ylim(0, 1, auto=None)
     return finish(ax, "predicted probability", "observed frequency")
 
 
@@ -118,7 +119,8 @@ def plot_pit(
     band: dict[str, Any] = {"color": "0.85", "linewidth": 0, "zorder": 0.5}
     ax.axhspan(low, high, label=_BAND, **band)
     ax.axhline(expected, color=GREY, linestyle="--", linewidth=1)
-    ax.set(xlim=(0, 1), ylim=(0, 1.3 * max(high, *counts / number)))  # room for the legend
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1.02 * max(high, *counts / number), auto=None)
     return finish(ax, "PIT", "share of targets")
 
 

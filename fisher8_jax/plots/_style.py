@@ -1,5 +1,6 @@
 """What all pictures share: colours, lines and markers that survive grey print, and axes."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,14 +70,67 @@ def percent(level: float) -> str:
 
 
 def finish(ax: Axes, xlabel: str, ylabel: str, *, legend: bool = True) -> Axes:
-    """Labels what has no label yet, and adds a legend if anything can be listed."""
+    """Labels what has no label yet, and adds a legend off the data if anything can be listed."""
     if not ax.get_xlabel():
         ax.set_xlabel(xlabel)
     if not ax.get_ylabel():
         ax.set_ylabel(ylabel)
     if legend and ax.get_legend_handles_labels()[1]:
-        ax.legend(frameon=False, fontsize="small")
+        legend_above_data(ax)
     return ax
+
+
+def legend_above_data(ax: Axes) -> None:
+    """A legend in as few rows as fit, inside the axes, in a strip that is made free for it.
+
+    Outside of the axes it would be cut off by figures without a layout, or meet the title. Limits
+    that the caller has set stay as they are; others are free to follow what is drawn later.
+    """
+    frame = ax.get_window_extent()
+    for columns in range(len(ax.get_legend_handles_labels()[1]), 0, -1):
+        legend = ax.legend(loc="upper center", ncols=columns, frameon=False, fontsize="small")
+        box = legend.get_window_extent()
+        if box.width <= frame.width:
+            break
+    if not ax.get_autoscaley_on():
+        return
+    share = min(0.6, 1.25 * box.height / frame.height)  # a layout makes the axes lower than now
+    scale = ax.yaxis.get_transform()
+    low, high = scale.transform(np.asarray(ax.get_ylim()))
+    top = low + (high - low) / (1 - share)
+    ax.set_ylim(top=float(scale.inverted().transform(np.asarray([top]))[0]), auto=None)
+
+
+def style() -> contextlib.AbstractContextManager[None]:
+    """How the pictures of the documentation look, for a `with` around your own.
+
+    Open frames, colours that differ for colour-blind readers, legends without a box, and a
+    resolution for the page. It changes matplotlib's defaults inside the `with` alone.
+
+    Returns:
+        A context, that of `matplotlib.rc_context`.
+
+    Example:
+        >>> import matplotlib as mpl
+        >>> with style():
+        ...     mpl.rcParams["axes.spines.top"]
+        False
+    """
+    return plt.rc_context(
+        {
+            "axes.prop_cycle": plt.cycler(color=COLORS),
+            "axes.spines.right": False,
+            "axes.spines.top": False,
+            "axes.titlesize": "medium",
+            "figure.constrained_layout.use": True,
+            "figure.dpi": 110,
+            "image.cmap": SEQUENTIAL_MAP,
+            "legend.frameon": False,
+            "legend.fontsize": "small",
+            "lines.linewidth": 1.4,
+            "savefig.dpi": 130,
+        }
+    )
 
 
 def merged(

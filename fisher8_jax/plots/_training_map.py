@@ -16,6 +16,7 @@ def plot_training_map(
     *,
     log10: bool = True,
     label: str | None = None,
+    colorbar: bool = True,
     ax: Axes | None = None,
     **kwargs: Any,
 ) -> Axes:
@@ -27,6 +28,7 @@ def plot_training_map(
         steps: one number per snapshot, rising.
         log10: draw the decimal logarithm; zeros and values that are not finite stay blank.
         label: of the colour bar; None leaves the bar without a title.
+        colorbar: False where several maps share one, drawn by the caller.
         ax: axes to draw into, by default the current ones.
         **kwargs: of `Axes.pcolormesh`, such as `vmin`, `vmax` and `cmap`.
 
@@ -56,7 +58,8 @@ def plot_training_map(
     ax = current_axes(ax)
     mesh = {"cmap": SEQUENTIAL_MAP, "shading": "nearest", "rasterized": True}
     image = ax.pcolormesh(x[order], y, np.ma.masked_invalid(table), **merged(mesh, kwargs))
-    bar = ax.figure.colorbar(image, ax=ax)
-    if label is not None:
-        bar.set_label(f"log10 {label}" if log10 else label)
+    if colorbar:
+        bar = ax.figure.colorbar(image, ax=ax)
+        if label is not None:
+            bar.set_label(f"log10 {label}" if log10 else label)
     return finish(ax, "input", "training step", legend=False)

@@ -97,7 +97,7 @@ def test_evaluation_scores_every_coordinate(name):
     for field in (record.rmse, record.nll, record.crps, record.sharpness, record.coverage):
         assert np.isfinite(field).all()
     assert "CRPS" in repr(record)
-    assert record._repr_html_().startswith("<pre>")
+    assert "<td>CRPS</td>" in record._repr_html_()
     if dist.event_shape:
         with pytest.raises(ValueError, match=r"`dist.marginals\(\)`"):
             evaluate(dist, y)

@@ -85,6 +85,43 @@ def test_labels_of_the_caller_are_kept(points, name):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("my x", "my y")
 
 
+def covered_by_the_legend(ax):
+    """How many drawn points of lines and bars lie under the legend, after the layout."""
+    ax.figure.draw_without_rendering()
+    box = ax.get_legend().get_window_extent()
+    inside = 0
+    for line in ax.lines:
+        points = line.get_transform().transform(np.asarray(line.get_xydata(), float))
+        inside += sum(box.contains(*point) for point in points)
+    bars = [bar.get_window_extent() for bars in ax.containers for bar in bars.get_children()]
+    return inside + sum(bar.y1 > box.y0 for bar in bars)
+
+
+@pytest.mark.parametrize("layout", ["constrained", None])
+@pytest.mark.parametrize("name", [name for name in ONE_AXES if name != "plot_training_map"])
+def test_the_legend_hides_nothing(points, name, layout):
+    _, axes = plt.subplots(1, 2, figsize=(9, 4), layout=layout)
+    for ax in axes:
+        ONE_AXES[name](points, ax=ax)
+        ONE_AXES[name](points, ax=ax)  # a second model into the same axes, with a longer legend
+        ax.set_title("title")
+    assert not [covered_by_the_legend(ax) for ax in axes if covered_by_the_legend(ax)]
+
+
+def test_limits_of_the_caller_are_kept(points):
+    ax = plt.subplots()[1]
+    ax.set_ylim(-3, 3)
+    assert plots.plot_fit(points[0], points[1], ax=ax).get_ylim() == (-3, 3)
+
+
+def test_the_style_holds_inside_its_context_alone():
+    before = dict(mpl.rcParams)
+    with plots.style():
+        assert not mpl.rcParams["axes.spines.right"]
+        assert plt.subplots()[0].get_layout_engine() is not None
+    assert dict(mpl.rcParams) == before
+
+
 @pytest.mark.parametrize("name", MANY_AXES)
 def test_panels_use_the_given_axes(name):
     draw, shape = MANY_AXES[name]

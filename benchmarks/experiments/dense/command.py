@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     _store(rows, args)
     found = section(Store(args.results))
     print_blocks(found.blocks if found else [])
-    _draw(scene, predictions, args.picture)
+    _draw(scene, predictions, rows, args.picture)
     return 0
 
 
@@ -69,31 +69,36 @@ def _store(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
     )
 
 
-def _draw(scene: Scene, predictions: dict[str, Gaussian], path: pathlib.Path) -> None:
-    """Per method the absolute error and the predicted sigma on one scale; test blocks outlined."""
+def _draw(
+    scene: Scene, predictions: dict[str, Gaussian], rows: list[dict[str, Any]], path: pathlib.Path
+) -> None:
+    """A row per method: absolute error and predicted sigma on one scale; test blocks outlined."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    size = (2.4 * len(predictions), 3.4)
-    figure, axes = plt.subplots(2, len(predictions), figsize=size, layout="constrained")
+    from fisher8_jax.plots import style
+
     known, blocks = np.isfinite(scene.disparity), _whole_blocks(scene.test)
-    colours = matplotlib.colormaps["magma"].with_extremes(bad="lightgrey")
-    for column, (method, dist) in zip(axes.T, predictions.items(), strict=True):
-        error = np.abs(np.asarray(dist.mean) - scene.disparity)
-        sigma = np.where(known, np.asarray(dist.std), np.nan)
-        for axis, values, title in (
-            (column[0], error, f"{method}\n|error|"),
-            (column[1], sigma, "predicted sigma"),
-        ):
-            shown = axis.imshow(values, cmap=colours, vmin=0, vmax=12)
-            axis.contour(blocks, levels=[0.5], colors="white", linewidths=0.5)
-            axis.set_title(title, fontsize=9)
-            axis.set_axis_off()
-    figure.colorbar(shown, ax=axes, label="pixels")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=90)
+    colours = matplotlib.colormaps["magma"].with_extremes(bad="0.8")
+    with style():
+        size = (8.4, 2.75 * len(predictions))
+        figure, axes = plt.subplots(len(predictions), 2, figsize=size, squeeze=False)
+        for pair, (method, dist), scores in zip(axes, predictions.items(), rows, strict=True):
+            error = np.abs(np.asarray(dist.mean) - scene.disparity)
+            sigma = np.where(known, np.asarray(dist.std), np.nan)
+            for axis, values in zip(pair, (error, sigma), strict=True):
+                shown = axis.imshow(values, cmap=colours, vmin=0, vmax=12)
+                axis.contour(blocks, levels=[0.5], colors="white", linewidths=0.8)
+                axis.set_axis_off()
+            pair[0].set_title(f"{method}: |error|, RMSE {scores['rmse']:.2f}", loc="left")
+            pair[1].set_title(f"predicted sigma, NLL {scores['nll']:.2f}", loc="left")
+        where: dict[str, Any] = {"location": "bottom", "aspect": 50, "extend": "max"}
+        figure.colorbar(shown, ax=axes, label="pixels; grey: no disparity known", **where)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+        plt.close(figure)
     console.print(f"drew {path}")
 
 

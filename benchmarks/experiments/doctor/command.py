@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.experiments.doctor.faults import FAULTS, faulty_targets
+from benchmarks.experiments.doctor.report import tables_of
 from benchmarks.experiments.families.problems import PROBLEMS
-from benchmarks.machinery.console import console
+from benchmarks.machinery.document import print_blocks, table_lines
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from fisher8_jax import Gaussian, families
@@ -51,10 +52,10 @@ def run(args: argparse.Namespace) -> int:
     if store.read("doctor/right_names", spec) is None:
         row = {name: _named(pair, args) for name, pair in PAIRS.items()}
         store.write("doctor/right_names", spec=spec, result=row, provenance=provenance(command))
-    lines = "\n".join(table(store))
-    console.print(lines, markup=False)
+    tables = tables_of(store)
+    print_blocks(tables)
     if args.docs is not None:
-        args.docs.write_text(lines + "\n")
+        args.docs.write_text("\n\n".join("\n".join(table_lines(t)) for t in tables) + "\n")
     return 0
 
 
@@ -129,31 +130,3 @@ def _named(pair: Pair, args: argparse.Namespace) -> dict[str, Any]:
 def _says(diagnosis: Diagnosis, code: str, family: str) -> bool:
     found = [finding for finding in diagnosis.findings if finding.code == code]
     return any(f"families.{family}`" in finding.advice for finding in found)
-
-
-def table(store: Store) -> list[str]:
-    """The stored families as tables in Markdown."""
-    cells = [cell["result"] for cell in store.cells("doctor")]
-    rows = [row for row in cells if "family" in row]
-    rows.sort(key=lambda row: list(PROBLEMS).index(row["family"]))
-    codes = [code for code, _ in FAULTS.values()]
-    lines = [
-        f"| family | worst rule, false alarms | any rule | {' | '.join(codes)} |",
-        "|---|---|---|" + "---|" * len(codes),
-    ]
-    lines += [_line(row) for row in rows]
-    pairs: dict[str, Any] = store.read("doctor/right_names") or {}
-    lines += ["", "| wrong family | said | named |", "|---|---|---|"]
-    for name, entry in pairs.items():
-        share = f"{entry['named']} of {entry['draws']}"
-        lines.append(f"| {name} | `{entry['code']}`: `{entry['family']}` | {share} |")
-    return lines
-
-
-def _line(row: dict[str, Any]) -> str:
-    alarms, draws = row["alarms"], row["draws"]
-    worst = max(alarms, key=lambda code: alarms[code], default=None)
-    said = "0" if worst is None else f"{100 * alarms[worst] / draws:.1f} % (`{worst}`)"
-    total = f"{100 * sum(alarms.values()) / draws:.1f} %"
-    hits = [f"{100 * hit['named'] / hit['draws']:.0f} %" for hit in row["hits"].values()]
-    return f"| {row['family']} | {said} | {total} | {' | '.join(hits)} |"

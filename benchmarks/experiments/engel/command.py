@@ -255,6 +255,18 @@ def save_picture(trained: dict[str, Trained], splits: Splits, path: pathlib.Path
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
+    from fisher8_jax.plots import style
+
+    with style():
+        figure = _panels(trained, splits)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+        plt.close(figure)
+
+
+def _panels(trained: dict[str, Trained], splits: Splits) -> Any:
+    import matplotlib.pyplot as plt
+
     figure, axes = plt.subplots(
         2, len(trained), figsize=(4.0 * len(trained), 6.6), sharex=True, sharey=True,
         layout="constrained",
@@ -273,10 +285,8 @@ def save_picture(trained: dict[str, Trained], splits: Splits, path: pathlib.Path
     for ax in (*axes[1, :-1], axes[0, -1]):
         ax.set_xlabel("income in francs")
     axes[0, -1].tick_params(labelbottom=True)
-    axes[1, -1].legend(*axes[0, 0].get_legend_handles_labels(), loc="center", frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    axes[1, -1].legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
+    return figure
 
 
 def draw_fit(ax: Any, fit: Callable[[Array], Gaussian], splits: Splits) -> None:
@@ -291,4 +301,5 @@ def draw_fit(ax: Any, fit: Callable[[Array], Gaussian], splits: Splits) -> None:
     ax.plot(*rows.T, ".", color="0.35", markersize=3, label="training")
     ax.plot(*test.T, "x", color="black", markersize=4, label="test")
     ax.set(xlabel="", ylabel="")
-    ax.legend().remove()  # one stands beside the panels
+    ax.legend().remove()  # one stands beside the panels, so the room for it is not needed
+    ax.autoscale(axis="y")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.sinusoid.figure import sinusoid_figure
+from benchmarks.experiments.sinusoid.figure import diverged, sinusoid_figure
 from benchmarks.experiments.sinusoid.plan import NOISES, SETTINGS, true_mean
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.machinery.methods import METHODS
@@ -48,11 +48,15 @@ def _figure(cells: list[dict[str, Any]], setting: str, noise: str) -> list[Block
         return []
     x = np.array(next(iter(columns.values()))["x"])
     draw = functools.partial(sinusoid_figure, columns, (true_mean(x), NOISES[noise](x)))
+    gone = [label for label, result in columns.items() if diverged(result)]
+    if len(gone) == len(columns):
+        return []
     caption = (
-        f"Setting {setting}, {noise} noise, first seed. Top: fit with bands of one and two "
-        "standard deviations. Middle and bottom: local Jacobian and KL variance in a ball of "
-        "radius 0.5 over training."
+        f"Setting {setting}, {noise} noise, first seed. From the top: fit with intervals of 68.3 "
+        "and 95.4 %, local Jacobian and KL variance in a ball of radius 0.5 over training, and "
+        "the last KL variance beside that of the truth."
     )
+    caption += f" Not drawn, because diverged: {', '.join(gone)}." if gone else ""
     return [Figure(f"sinusoid-{setting}-{noise}", draw, caption)]
 
 

@@ -1,0 +1,48 @@
+"""What notebooks show: tables and notes that take the colours of the page, dark or light."""
+
+import html
+from collections.abc import Iterable, Sequence
+
+# Between black and white in lightness, so that they stand out from either; the word says it, too.
+_MARKS = {"error": "#D55E00", "warning": "#E69F00"}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> str:
+    """A table that scrolls where it is too wide; every text is escaped.
+
+    Example:
+        >>> table(["a"], [["<1"]]).partition("</thead>")[2]
+        '<tbody><tr><td>&lt;1</td></tr></tbody></table></div>'
+    """
+    heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    above = f"<b>{html.escape(title)}</b>" if title else ""
+    return (
+        f'<div style="overflow-x:auto">{above}<table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def note(kind: str, title: str, paragraphs: Iterable[str]) -> str:
+    """A heading with its kind, and paragraphs, behind a coloured line; every text is escaped.
+
+    Example:
+        >>> note("error", "a > b", ["c"]).partition("<b>")[2]
+        'error: a &gt; b</b><p>c</p></div>'
+    """
+    mark = f"border-left:4px solid {_MARKS[kind]};padding-left:0.8em;margin:0.6em 0"
+    body = "".join(f"<p>{html.escape(text)}</p>" for text in paragraphs)
+    return f'<div style="{mark}"><b>{html.escape(f"{kind}: {title}")}</b>{body}</div>'
+
+
+def progress(title: str, share: float, words: str) -> str:
+    """A bar of the browser's own kind.
+
+    Example:
+        >>> progress("training", 0.5, "NLL 1")
+        'training <progress value="0.500" max="1"></progress> 50 % NLL 1'
+    """
+    bar = f'<progress value="{share:.3f}" max="1"></progress>'
+    return f"{html.escape(title)} {bar} {100 * share:.0f} % {html.escape(words)}".rstrip()
