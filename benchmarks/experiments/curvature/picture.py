@@ -18,7 +18,7 @@ SHOWN = (
 )
 
 
-def draw_front(store: Store, noise: str = "linear") -> bytes:
+def draw_front(store: Store, noise: str = "linear", dpi: int = 110) -> bytes:
     """Two wide panels, with the errors over all seeds and the processor time in their titles."""
     costs = store.read(COSTS_CELL)
     columns: dict[str, Any] = {}
@@ -37,4 +37,4 @@ def draw_front(store: Store, noise: str = "linear") -> bytes:
     axes[0].set_xlabel("")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    return to_png(figure, dpi=110)
+    return to_png(figure, dpi=dpi)
