@@ -225,8 +225,8 @@ class TrainingCheckpoints:
             ) from error
         if belongs != self._config:
             raise ValueError(
-                f"{str(self._folder)!r} belongs to {_run_name(belongs)}, this is "
-                f"{_run_name(self._config)}. Give each run a folder of its own."
+                f"{str(self._folder)!r} belongs to another run, "
+                f"{_difference(belongs, self._config)}. Give each run a folder of its own."
             )
 
     def _check_form(self, state: chex.ArrayTree, step: int) -> None:
@@ -253,6 +253,17 @@ class TrainingCheckpoints:
 
 def _run_name(config: Json | None) -> str:
     return "a run without a `config`" if config is None else f"the run {json.dumps(config)}"
+
+
+def _difference(belongs: Json | None, config: Json | None) -> str:
+    """What tells two runs apart, and no more: a configuration may be long."""
+    if not isinstance(belongs, dict) or config is None:
+        return f"{_run_name(belongs)}; this is {_run_name(config)}"
+    names = [name for name in {**belongs, **config} if belongs.get(name) != config.get(name)]
+    parts = [
+        f"`{name}` {belongs.get(name)!r} there and {config.get(name)!r} here" for name in names
+    ]
+    return f"with {', '.join(parts)}"
 
 
 def _text(leaf: Leaf) -> str:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from fisher8_jax._checks import check_count, check_unmasked
 from fisher8_jax.ensembles import Mixture
+from fisher8_jax.estimator._checkpoints import check_folder
 from fisher8_jax.estimator._checks import (
     check_hidden,
     check_setting,
@@ -85,6 +86,10 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         random_state: an integer for the same result every time.
         show_progress: True draws a progress bar, if the output is a terminal or a notebook and rich
             is installed.
+        checkpoint_dir: a folder for the unfinished training (extra `checkpoints`): a fit that was
+            killed and is called again goes on from there and ends with the same bits. Needs an
+            integer `random_state`. A folder of other data or settings is refused; remove it when
+            the model is saved.
 
     Attributes:
         n_features_in_: the number of columns of `X`.
@@ -122,6 +127,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         patience: float = 0.3,
         random_state: Any = None,
         show_progress: bool = True,
+        checkpoint_dir: Any = None,
     ):
         self.family = family
         self.methods = methods
@@ -134,6 +140,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         self.patience = patience
         self.random_state = random_state
         self.show_progress = show_progress
+        self.checkpoint_dir = checkpoint_dir
 
     def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains the ensemble.
@@ -293,6 +300,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
                 average=_AVERAGED_STEPS,
             ),
             show_progress=bool(self.show_progress),
+            checkpoint_dir=check_folder(self.checkpoint_dir, self.random_state),
         )
 
     def _check_data(

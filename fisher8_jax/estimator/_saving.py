@@ -5,9 +5,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fisher8_jax.artifacts import ArtifactError, TargetScaler, load_artifact, save_artifact
+from fisher8_jax.artifacts import (
+    Artifact,
+    ArtifactError,
+    TargetScaler,
+    load_artifact,
+    save_artifact,
+)
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._families import LIKELIHOODS
+from fisher8_jax.estimator._restored import check_restored
 
 Estimator = TypeVar("Estimator")
 
@@ -21,6 +28,7 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
         settings["random_state"] = None  # a generator has moved on since the fit
     if not isinstance(settings["family"], str):
         settings["family"] = _name_of_known(estimator.family_)
+    settings["checkpoint_dir"] = None  # a folder of this machine, and of a fit that has ended
     config = {
         "kind": _KIND,
         "settings": _plain(settings),
@@ -42,12 +50,9 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
     save_artifact(path, trees, config=config)
 
 
-def read_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
-    """The estimator of class `cls` in a file."""
-    artifact = load_artifact(path)
+def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
+    """The estimator of class `cls` in a file that was read."""
     config, trees = artifact.config, artifact.trees
-    if not isinstance(config, dict) or config.get("kind") != _KIND:
-        raise ArtifactError(f"{str(path)!r} holds another model than a {_KIND}.")
     estimator: Any = cls(**config["settings"])
     layers = trees["layers"]
     estimator.params_ = [layers[name] for name in sorted(layers)]
@@ -61,15 +66,20 @@ def read_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
     estimator.n_features_in_ = config["n_features"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    check_restored(estimator)
     return estimator
 
 
 def load_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
-    """`read_estimator`; an artifact that lacks something of an estimator is an `ArtifactError`."""
+    """The estimator in a file; anything but a whole one is an `ArtifactError`."""
+    artifact = load_artifact(path)
+    if not isinstance(artifact.config, dict) or artifact.config.get("kind") != _KIND:
+        raise ArtifactError(f"{str(path)!r} holds another model than a {_KIND}.")
     try:
-        return read_estimator(cls, path)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ArtifactError(f"{str(path)!r} holds no whole {_KIND}: {error!r}.") from error
+        return read_estimator(cls, artifact)
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:
+        what = str(error) if isinstance(error, ArtifactError) else f"{error!r}."
+        raise ArtifactError(f"{str(path)!r} holds no whole {_KIND}: {what}") from error
 
 
 def _name_of_known(name: str) -> str:

@@ -1,5 +1,7 @@
 """Trains the ensemble: every likelihood by every method, and the best on held-out rows is kept."""
 
+import dataclasses
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import chex
@@ -7,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fisher8_jax.artifacts import TargetScaler
+from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
+from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
 from fisher8_jax.estimator._families import Likelihood, fit_units
 from fisher8_jax.estimator._methods import Method, lane_settings, make_task
 from fisher8_jax.estimator._network import Network, link_of
@@ -36,6 +39,8 @@ class Setup(NamedTuple):
     size: float | None
     plan: Plan
     show_progress: bool
+    checkpoint_dir: Path | None = None
+    """Where unfinished candidates are kept; None for nowhere."""
 
 
 class Candidate(NamedTuple):
@@ -62,6 +67,7 @@ def train_candidates(
         held_out=setup.plan.held_out,
         strata=strata.reshape(-1),
     )
+    fit = _fit_config(rows, setup, seed) if setup.checkpoint_dir else None
     candidates = []
     for family, likelihood in likelihoods.items():
         scaler = fit_units(likelihood.units, rows.targets, rows.where, rows.weights)
@@ -69,7 +75,10 @@ def train_candidates(
         network = Network(setup.hidden, link_of(likelihood.family), rows.targets.shape[1:])
         params = _init_members(network, likelihood, rows, setup.members, seed)
         for name, method in setup.methods.items():
-            trained = _train(network, method, params, feed, setup, seed, f"{family}, {name}")
+            with open_checkpoints(setup.checkpoint_dir, fit, family, name, method) as checkpoints:
+                trained = _train(
+                    network, method, params, feed, setup, checkpoints, f"{family}, {name}"
+                )
             jacobian = _mean_log_scale(scaler, rows, folds.held_out)
             candidates.append(
                 Candidate(family, name, network, scaler, trained, trained.held_out_nll + jacobian)
@@ -93,7 +102,7 @@ def _train(
     params: chex.ArrayTree,
     feed: Feed,
     setup: Setup,
-    seed: int,
+    checkpoints: TrainingCheckpoints | None,
     title: str,
 ) -> TrainedLanes:
     plan = setup.plan
@@ -109,8 +118,21 @@ def _train(
         Lane(settings, keys),
         feed,
         plan,
+        checkpoints=checkpoints,
         title=title,
         show_progress=setup.show_progress,
+    )
+
+
+def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:
+    """All that decides the bits of a candidate besides its likelihood and its method."""
+    return describe_fit(
+        rows,
+        members=setup.members,
+        hidden=list(setup.hidden),
+        max_kl=setup.size,
+        seed=seed,
+        **dataclasses.asdict(setup.plan),
     )
 
 

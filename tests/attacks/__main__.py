@@ -5,6 +5,7 @@ python -m tests.attacks --table    # the table alone, from the stored results
 """
 
 import argparse
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.store import Store, write_atomically
-from tests.attacks import artifacts, cells, kills, processes
+from tests.attacks import artifacts, cells, estimators, kills, processes
 from tests.attacks.damage import DAMAGES
 
 COMMAND = "python -m tests.attacks"
@@ -38,6 +39,10 @@ def attacks() -> dict[str, tuple[str, Attack]]:
     found["artifact-archives"] = (
         "artifact: bombs, overlaps, deep trees and other crafted archives",
         artifacts.attack_archives,
+    )
+    found["estimator-fields"] = (
+        "file of the estimator: other fields, shapes and dtypes, checksums right",
+        lambda f: estimators.attack_estimators(f, ROUNDS, SEED),
     )
     for damage in DAMAGES:
         found[f"cell-{damage}"] = (
@@ -68,7 +73,7 @@ def attacks() -> dict[str, tuple[str, Attack]]:
 def run(store: Store, name: str, title: str, attack: Attack) -> None:
     """Tries one attack unless its result is stored."""
     spec = {"attack": title, "rounds": ROUNDS, "kills": KILLS, "seed": SEED}
-    cell = f"attacks/{name.replace('`', '').replace(' ', '_')}"
+    cell = f"attacks/{re.sub('[^a-zA-Z0-9.-]+', '_', name)}"
     if store.read(cell, spec) is not None:
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -99,7 +99,7 @@ def attack_headers(folder: Path, rounds: int, seed: int = 0) -> Counter:
     for _ in range(rounds):
         header = json.loads(members["header.json"])
         body = header["body"]
-        parent, key = rng.choice(list(_places(body)))
+        parent, key = rng.choice(list(places(body)))
         if rng.random() < 0.2:
             del parent[key]
         else:
@@ -121,12 +121,13 @@ def _never_valid(outcome: str) -> str:
     return f"{BAD}read" if outcome == "read as it is valid" else outcome
 
 
-def _places(node: Any) -> Iterator[tuple[Any, Any]]:
+def places(node: Any) -> Iterator[tuple[Any, Any]]:
+    """All entries of dictionaries and lists in lists, as where they are and their key."""
     keys = list(node) if isinstance(node, dict) else range(len(node))
     for key in keys:
         yield node, key
         if isinstance(node[key], dict | list):
-            yield from _places(node[key])
+            yield from places(node[key])
 
 
 def _members(content: bytes) -> dict[str, bytes]:

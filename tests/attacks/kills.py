@@ -40,6 +40,9 @@ VICTIMS = {
     "`training.fit` with checkpoints": Victim(
         "tests.attacks.fit_network", lambda f: [f"{f}/states", f"{f}/result"], 1.0
     ),
+    "the estimator's fit with checkpoints": Victim(
+        "tests.attacks.fit_estimator", lambda f: [f"{f}/states", f"{f}/result"], 0.8
+    ),
     "a benchmark": Victim("tests.attacks.run_benchmark", _sinusoid, 1.0),
 }
 
@@ -99,13 +102,11 @@ def _finish(victim: Victim, folder: Path) -> None:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """All files by name; of Orbax's, which hold times and random names, the folders alone."""
+    """All files by name; of a state, whose files hold times and random names, the folder alone."""
     found = {}
     for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder)
-        if place.parts[0] == "states":
-            place, content = Path(*place.parts[:2]), b""
-        else:
-            content = path.read_bytes() if path.is_file() else b""
-        found[str(place)] = content
+        parts = path.relative_to(folder).parts
+        state = next((index for index, part in enumerate(parts) if part.isdigit()), None)
+        content = path.read_bytes() if state is None and path.is_file() else b""
+        found["/".join(parts if state is None else parts[: state + 1])] = content
     return found

@@ -1,0 +1,96 @@
+"""What a fitted estimator must be made of, so that a wrong file fails when it is loaded."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from fisher8_jax.artifacts import ArtifactError
+from fisher8_jax.estimator._checks import check_hidden
+from fisher8_jax.estimator._columns import Encoder
+from fisher8_jax.estimator._families import LIKELIHOODS
+from fisher8_jax.estimator._frames import Column
+from fisher8_jax.estimator._methods import METHODS
+from fisher8_jax.estimator._network import link_of
+
+
+def check_restored(estimator: Any) -> None:
+    """Raises `ArtifactError` unless everything fits together: encoder, layers, units, names."""
+    _expect("family", estimator.family_, tuple(LIKELIHOODS))
+    _expect("method", estimator.method_, tuple(METHODS))
+    check_hidden(estimator.hidden_layer_sizes)
+    shape = estimator.target_shape_
+    if not all(type(size) is int and size > 0 for size in shape) or len(shape) > 1:
+        raise ArtifactError(f"the shape of a target is {shape}, not that of a number or a vector.")
+    widths = _check_columns(estimator), _outputs(estimator.family_, shape)
+    members = _check_layers(estimator.params_, *widths)
+    _check_array("scaler/shift", estimator.scaler_.shift, shape)
+    _check_array("scaler/scale", estimator.scaler_.scale, shape)
+    if not np.all(np.asarray(estimator.scaler_.scale) > 0):
+        raise ArtifactError("scaler/scale is not positive.")
+    held_out = np.asarray(estimator.held_out_nll_)
+    if held_out.shape != (members,) or held_out.dtype.kind != "f":
+        raise ArtifactError(f"held_out_nll is {_form(held_out)}, there are {members} members.")
+    if type(estimator.n_iter_) is not int:
+        raise ArtifactError(f"n_iter is {estimator.n_iter_!r}, not an integer.")
+
+
+def _check_columns(estimator: Any) -> int:
+    """The width of an encoded row, found by encoding one."""
+    encoder: Encoder = estimator.encoder_
+    count, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
+    if type(count) is not int or len(encoder.kinds) != count:
+        raise ArtifactError(f"{len(encoder.kinds)} columns are encoded, and n_features is {count}.")
+    if names is not None and (
+        len(names) != count or not all(isinstance(name, str) for name in names)
+    ):
+        raise ArtifactError(f"feature_names are no {count} names.")
+    columns = [
+        Column(str(index), kind, np.array([""]) if kind == "category" else np.zeros(1))
+        for index, kind in enumerate(encoder.kinds)
+    ]
+    row, outside = encoder.transform(columns), encoder.outside(columns)
+    if not (np.isfinite(row).all() and np.isfinite(outside).all()):
+        raise ArtifactError("encoder makes numbers that are not finite.")
+    return row.shape[1]
+
+
+def _check_layers(layers: list[Any], inputs: int, outputs: int) -> int:
+    """The number of members; each layer takes what the one before it gives."""
+    kernels = [np.asarray(layer["kernel"]) for layer in layers]
+    biases = [np.asarray(layer["bias"]) for layer in layers]
+    if not kernels or any(kernel.ndim != 3 for kernel in kernels):
+        raise ArtifactError("layers have no kernels of the form (members, inputs, outputs).")
+    members = len(kernels[0])
+    gives = [inputs, *(kernel.shape[2] for kernel in kernels[:-1]), outputs]
+    for index, (sizes, kernel, bias) in enumerate(
+        zip(itertools.pairwise(gives), kernels, biases, strict=True)
+    ):
+        _check_array(f"layer {index}/kernel", kernel, (members, *sizes), np.float32)
+        _check_array(f"layer {index}/bias", bias, (members, sizes[1]), np.float32)
+    if not members:
+        raise ArtifactError("layers have no members.")
+    return members
+
+
+def _outputs(family: str, target_shape: tuple[int, ...]) -> int:
+    outputs = link_of(LIKELIHOODS[family].family).outputs
+    return sum(math.prod((*target_shape, *axes)) for _, axes in outputs)
+
+
+def _check_array(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> None:
+    array = np.asarray(array)
+    if array.shape != shape or array.dtype != dtype:
+        raise ArtifactError(f"{name} is {_form(array)}, not {np.dtype(dtype)}{list(shape)}.")
+    if not np.isfinite(array).all():
+        raise ArtifactError(f"{name} has values that are not finite.")
+
+
+def _form(array: np.ndarray) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def _expect(name: str, value: Any, known: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise ArtifactError(f"{name} is {value!r}, which this version does not know.")
