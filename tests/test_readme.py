@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in (ROOT / "README.md").read_text().splitlines()
-    if line.count("|") == 6 and " / " in line
+    if line.count("|") == 7 and " / " in line
 ]
 PAPER = json.loads((ROOT / "benchmarks/paper/tables.json").read_text())["uci"]
 
@@ -37,7 +37,7 @@ def test_there_are_eight_rows():
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_row(row):
-    dataset, nll, fisher8, best, radius = row
+    dataset, nll, fisher8, best, radius, network = row
     for method, text in (("nll", nll), ("fisher8", fisher8)):
         (paper,) = published(dataset, method=method, learning_rate=0.005)
         expected = ours(f"uci/sgd-0.005-{dataset}-{method}")
@@ -49,6 +49,12 @@ def test_row(row):
     ]
     np.testing.assert_allclose(numbers(best), lowest, atol=0.00501)
     np.testing.assert_allclose(numbers(radius), ours(f"radius/steps-last-{dataset}"), atol=0.00501)
+    np.testing.assert_allclose(numbers(network), ours(f"curvature/steps-{dataset}"), atol=0.00501)
+    # Bold is the lowest of the row, in both figures.
+    assert all(
+        a <= min(b, c) for a, b, c in zip(*map(numbers, (network, radius, best)), strict=True)
+    )
+    assert network.startswith("**")
 
 
 def test_it_stays_short():

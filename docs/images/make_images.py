@@ -43,7 +43,7 @@ def _run(page: Path) -> None:
     for part in PART.finditer(page.read_text(encoding="utf-8")):
         if part["code"] is not None:
             exec(compile(part["code"], str(page), "exec"), namespace)
-        else:
+        elif plt.get_fignums():  # other pictures are drawn elsewhere
             # Without metadata the bytes do not depend on versions or dates.
             plt.savefig(DOCS / part["image"], metadata={"Software": None})
             plt.close("all")

@@ -37,6 +37,8 @@ FAULTY = {
 }
 # The faults after their advice was followed.
 CURED = {
+    "too few points": Setup(1),  # trained on more data
+    "scale head hardly trained": Setup(4),
     "too few points, seen in validation": Setup(2, points=40, steps=24, decay=0.0),  # stopped
     "variance clipped from below": Setup(5),
     "start outside the clip": Setup(6),
@@ -87,6 +89,17 @@ def test_following_the_advice_improves_the_model(runs, name):
     before, after = ill.nll(targets).mean(), cured.nll(targets).mean()
     assert not before <= after + 0.01, (before, after)  # or before is nan
     assert FAULTY[name][1] not in doctor(cured, targets, record=record).codes
+
+
+def test_fisher8_frees_the_mean(runs):
+    """The first of the two cures; the other one, a warm-up, is among the cured trainings."""
+    (plain, targets, _), (reference, _, _) = runs["high frequency by NLL"], runs["reference"]
+    ill = doctor(plain, targets, unit_variance_mean=reference.mean)
+    code = "mean_worse_than_unit_variance"
+    assert "Train with `fisher8`" in next(f.advice for f in ill.findings if f.code == code)
+    ((freed, _, _),) = train_all([FAULTY["high frequency by NLL"][0]], corrected=True)
+    assert freed.nll(targets).mean() < plain.nll(targets).mean() - 0.03
+    assert code not in doctor(freed, targets, unit_variance_mean=reference.mean).codes
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 Every way to go wrong is a number in `Setup`, so that all trainings are one compiled program.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fisher8_jax import Gaussian
+from fisher8_jax import Gaussian, fisher8
 from fisher8_jax.diagnostics import TrainingRecord
 
 HIDDEN, TRAINING_POINTS, VALIDATION_POINTS, TEST_POINTS, STEPS = 24, 1000, 300, 1500, 400
@@ -68,7 +69,7 @@ def predict(setup, params, x):
     return Gaussian(outputs[:, 0], log_variance * (1 - setup.unit_variance))
 
 
-def train(setup):
+def train(setup, *, corrected=False):
     """Full-batch Adam with a cosine decay; returns test predictions and the notes of every step."""
     keys = jax.random.split(jax.random.key(setup.seed), 5)
     key_train, key_validation, key_test, key_noise, key_net = keys
@@ -85,7 +86,8 @@ def train(setup):
     def loss(params, count):
         is_early = (count < setup.warm_up * setup.steps).astype(FLOAT)
         now = setup._replace(unit_variance=jnp.maximum(setup.unit_variance, is_early))
-        return jnp.mean(predict(now, params, x).nll(scaled), where=used)
+        dist = predict(now, params, x)
+        return jnp.mean((fisher8(dist) if corrected else dist).nll(scaled), where=used)
 
     def step(carry, count):
         params, state = carry
@@ -117,11 +119,11 @@ def train(setup):
     }
 
 
-def train_all(setups):
+def train_all(setups, *, corrected=False):
     """Trains all setups at once; returns predictions, targets and record of each."""
     stacked = Setup(*(jnp.asarray(column, FLOAT) for column in zip(*setups, strict=True)))
     stacked = stacked._replace(seed=stacked.seed.astype(int))
-    runs = jax.device_get(jax.jit(jax.vmap(train))(stacked))
+    runs = jax.device_get(jax.jit(jax.vmap(functools.partial(train, corrected=corrected)))(stacked))
     return [_unpack(setup, runs, i) for i, setup in enumerate(setups)]
 
 
