@@ -1,10 +1,11 @@
 """A fit that survives a kill: a folder of training states for every candidate."""
 
 import contextlib
+import dataclasses
 import hashlib
 import numbers
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,14 @@ def describe_fit(arrays: tuple[np.ndarray, ...], **settings: Any) -> dict[str, A
 
 @contextlib.contextmanager
 def open_checkpoints(
-    folder: Path | None, fit: dict[str, Any] | None, family: str, name: str, method: Method
+    folder: Path | None, fit: dict[str, Any] | None, family: str, methods: Mapping[str, Method]
 ) -> Iterator[TrainingCheckpoints | None]:
-    """The states of one candidate; refuses a folder that belongs to another fit."""
+    """The states of methods that train together; refuses a folder that belongs to another fit."""
     if folder is None:
         yield None
         return
-    row = {"rule": method.rule, "size": method.size, "damping": method.damping}
-    config = {**(fit or {}), "family": family, "method": name, **row}
-    with TrainingCheckpoints(folder / f"{family}-{name}", every=_EVERY, config=config) as states:
+    rows = {name: dataclasses.asdict(method) for name, method in methods.items()}
+    config = {**(fit or {}), "family": family, "methods": rows}
+    name = f"{family}-{'-'.join(methods)}"
+    with TrainingCheckpoints(folder / name, every=_EVERY, config=config) as states:
         yield states

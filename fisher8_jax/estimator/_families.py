@@ -27,6 +27,9 @@ from fisher8_jax.families import (
 
 Units = Literal["standard", "scaled", "turned", "own"]
 
+# So many different whole numbers may as well be measurements.
+_MANY_VALUES = 50
+
 
 class Likelihood(NamedTuple):
     """One row of the table.
@@ -94,7 +97,7 @@ def choose_likelihoods(
             f"{', '.join(map(repr, LIKELIHOODS))}, got {family!r}."
         )
     ((name, likelihood),) = chosen.items()
-    _check_support(name, likelihood.family, targets[where])
+    check_support(name, likelihood.family, targets[where])
     return chosen
 
 
@@ -144,13 +147,16 @@ def fit_units(
 def _automatic(targets: np.ndarray) -> dict[str, Likelihood]:
     """Counts, shares and positive numbers have families besides those of all numbers."""
     support = _narrowest_support(targets)
-    supports = {
+    supports: tuple[str, ...] = {
         "counts": ("counts",),
         "closed unit interval": ("closed unit interval",),
         "unit interval": ("unit interval", "real"),
         "positive": ("positive", "real"),
         "real": ("real",),
     }[support]
+    # Prices in whole units are whole numbers, too; a density over steps of 1 is a probability.
+    if support == "counts" and len(np.unique(targets)) > _MANY_VALUES:
+        supports += ("positive", "real") if np.all(targets > 0) else ("real",)
     return {
         name: likelihood
         for name, likelihood in LIKELIHOODS.items()
@@ -188,7 +194,7 @@ def _has_no_default(field: dataclasses.Field) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _check_support(name: str, family: type[Family], targets: np.ndarray) -> None:
+def check_support(name: str, family: type[Family], targets: np.ndarray) -> None:
     """Says which targets have no likelihood, in the words of the family."""
     inside = {
         "real": np.isfinite(targets),

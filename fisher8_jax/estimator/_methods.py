@@ -4,11 +4,12 @@ Numbers of a row are traced, so rows of the same rule share one compiled program
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import chex
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
@@ -41,13 +42,14 @@ class Method:
 
     Args:
         rule: 'radius' is momentum with a KL radius that grows at first and then falls to 0; 'adam'
-            is Adam on Fisher8 gradients with a learning rate that falls to 0; 'network' is the
-            natural gradient of the whole network with a KL radius that falls to 0.
+            is Adam on Fisher8 gradients with a learning rate that falls to 0, 'adam_nll' the same
+            on the gradients of the NLL; 'network' is the natural gradient of the whole network
+            with a KL radius that falls to 0.
         size: the radius in nats, or the learning rate.
         damping: of the whole network's Fisher information, for the rule 'network'.
     """
 
-    rule: Literal["radius", "adam", "network"]
+    rule: Literal["radius", "adam", "adam_nll", "network"]
     size: float
     damping: float = 1.0
 
@@ -57,7 +59,13 @@ METHODS = {
     "adam": Method("adam", size=0.01),
     "network": Method("network", size=0.1, damping=0.1),
     "network_damped": Method("network", size=0.1, damping=1.0),
+    "adam_nll": Method("adam_nll", size=0.001),
 }
+
+# What is tried by default. A second rule takes a second program, whose compilation would cost more
+# than the training of few rows.
+_FEW_ROWS, _MANY_ROWS = ("network", "network_damped"), ("network", "network_damped", "adam")
+_MANY = 4000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +149,7 @@ _NLL = _FISHER8._replace(values=_nll)
 _OPTIMIZERS: dict[str, Callable[[Any, Array], optax.GradientTransformation]] = {
     "radius": _Radius(),
     "adam": _Adam(),
+    "adam_nll": _Adam(),
     "network": _Natural(),
 }
 
@@ -150,23 +159,42 @@ def make_task(network: Network, method: Method, *, average: float) -> Task:
     optimizer = _OPTIMIZERS[method.rule]
     if method.rule == "network":
         return Task(network, _NLL, optimizer, correct=_WholeNetwork(network), average=average)
+    if method.rule == "adam_nll":
+        return Task(network, _NLL, optimizer, average=average)
     return Task(network, _FISHER8, optimizer, average=average)
 
 
-def lane_settings(method: Method, lanes: int, steps: int, size: float | None) -> chex.ArrayTree:
-    """The settings of all lanes; `size` replaces the radius of the row."""
-    has_radius = method.rule != "adam"
-    value = size if size is not None and has_radius else method.size
-    numbers = (value, method.damping, steps)
-    return Settings(*(jnp.full((lanes,), number, jnp.float32) for number in numbers))
+def lane_settings(
+    methods: Sequence[Method], members: int, steps: int, size: float | None
+) -> chex.ArrayTree:
+    """The settings of `members` lanes of every method; `size` replaces the radius of the row."""
+
+    def numbers(method: Method) -> Settings:
+        has_radius = method.rule in ("radius", "network")
+        value = size if size is not None and has_radius else method.size
+        return Settings(value, method.damping, steps)
+
+    rows = [numbers(method) for method in methods for _ in range(members)]
+    return Settings(
+        *(jnp.asarray(np.array(column, np.float32)) for column in zip(*rows, strict=True))
+    )
 
 
-def check_methods(methods: Any) -> dict[str, Method]:
-    """The rows that `methods` names."""
+def check_methods(methods: Any, rows: int) -> dict[str, Method]:
+    """The rows of the table that `methods` names; 'auto' depends on the number of data."""
+    if isinstance(methods, str) and methods == "auto":
+        methods = _FEW_ROWS if rows < _MANY else _MANY_ROWS
     names = (methods,) if isinstance(methods, str) else methods
     try:
         return {name: METHODS[name] for name in names}
     except (KeyError, TypeError):
         raise ValueError(
-            f"`methods` must be one or several of {', '.join(map(repr, METHODS))}, got {methods!r}."
+            f"`methods` must be 'auto' or one or several of {', '.join(map(repr, METHODS))}, got "
+            f"{methods!r}."
         ) from None
+
+
+def by_rule(methods: Mapping[str, Method]) -> list[dict[str, Method]]:
+    """The methods in groups that share one program."""
+    rules = dict.fromkeys(method.rule for method in methods.values())
+    return [{n: m for n, m in methods.items() if m.rule == rule} for rule in rules]

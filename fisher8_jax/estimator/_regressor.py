@@ -11,9 +11,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fisher8_jax._checks import check_count, check_unmasked
+from fisher8_jax._checks import check_unmasked
 from fisher8_jax.ensembles import Mixture
-from fisher8_jax.estimator._checkpoints import check_folder
 from fisher8_jax.estimator._checks import (
     check_hidden,
     check_setting,
@@ -21,7 +20,7 @@ from fisher8_jax.estimator._checks import (
 )
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._display import ShowsResults
-from fisher8_jax.estimator._families import choose_likelihoods, find_likelihood
+from fisher8_jax.estimator._families import check_support, choose_likelihoods, find_likelihood
 from fisher8_jax.estimator._frames import (
     Column,
     Table,
@@ -40,19 +39,13 @@ from fisher8_jax.estimator._prediction import (
     predict_quantiles,
 )
 from fisher8_jax.estimator._saving import load_estimator, write_estimator
+from fisher8_jax.estimator._setup import check_setup
 from fisher8_jax.estimator._training import (
     Rows,
-    Setup,
     best_candidate,
-    params_as_numpy,
     train_candidates,
+    train_on,
 )
-from fisher8_jax.training import Plan
-
-# The average of parameters over about this many steps is what is judged and kept.
-_AVERAGED_STEPS = 100.0
-
-_LOOKS = 50
 
 
 class Fisher8Regressor(RegressorMixin, ShowsResults):
@@ -71,11 +64,13 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         family: the likelihood: 'gaussian', another name such as 'student_t', 'gamma', 'poisson',
             'beta' or 'von_mises', a class of `fisher8_jax.families`, or 'auto', which trains all
             whose support fits the targets and keeps the one with the lowest held-out NLL.
-        methods: how members are trained, one or several of 'radius' (Fisher8 with momentum and a KL
-            radius), 'adam' (Fisher8 with Adam), 'network' (the natural gradient of the whole
-            network) and 'network_damped' (the same with more damping); of several the one with the
-            lowest held-out NLL is kept.
-        n_members: networks in the ensemble.
+        methods: how members are trained, one or several of 'network' (the natural gradient of the
+            whole network), 'network_damped' (the same with more damping), 'adam' (Fisher8 with
+            Adam), 'radius' (Fisher8 with momentum and a KL radius) and 'adam_nll' (Adam on the
+            plain NLL, for comparison). Of several the one with the lowest held-out NLL is kept, and
+            the members of others that are not worse by more than its standard error. 'auto' tries
+            the first two, and from 4,000 rows on the third, too.
+        n_members: networks trained by each method.
         hidden_layer_sizes: the widths of the hidden layers.
         max_kl: how far the longest step moves the predictions, in nats; None for the choice of each
             method. Has no part in 'adam'.
@@ -95,7 +90,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         n_features_in_: the number of columns of `X`.
         feature_names_in_: their names, if `X` had names.
         family_: the name of the likelihood that was chosen.
-        method_: the name of the method that was chosen.
+        method_: the name of the method that was chosen, several joined by ' + '.
         n_iter_: gradient steps of the ensemble that was kept.
         held_out_nll_: each member's best held-out NLL, in the units of the data.
         candidates_: the mean held-out NLL of every pair of likelihood and method that was tried.
@@ -117,13 +112,13 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         self,
         *,
         family: Any = "gaussian",
-        methods: Any = "radius",
+        methods: Any = "auto",
         n_members: int = 5,
-        hidden_layer_sizes: Any = (50, 50),
+        hidden_layer_sizes: Any = (32, 32, 32),
         max_kl: float | None = None,
         max_steps: Any = "auto",
         batch_size: int = 32,
-        validation_fraction: float = 0.2,
+        validation_fraction: float = 0.1,
         patience: float = 0.3,
         random_state: Any = None,
         show_progress: bool = True,
@@ -153,28 +148,55 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         Returns:
             The fitted estimator.
         """
-        columns, targets, weights = self._check_data(X, y, sample_weight)
-        is_present = ~np.isnan(targets) & (_in_front(weights, targets) > 0)
-        check_some_targets(is_present)
-        kept = is_present.reshape(len(targets), -1).any(axis=1)
-        columns = [column._replace(values=column.values[kept]) for column in columns]
-        targets, is_present, weights = targets[kept], is_present[kept], weights[kept]
-        setup = self._check_setup(len(targets))
+        columns, targets, is_present, weights = self._present(X, y, sample_weight, reset=True)
+        setup = check_setup(self, len(targets))
         likelihoods = choose_likelihoods(self.family, targets, is_present)
         self.encoder_ = Encoder.fit(columns)
-        weights = weights / weights.max()  # first, because the sum of large ones overflows
-        rows = Rows(self.encoder_.transform(columns), targets, is_present, weights / weights.mean())
+        rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
         seed = check_random_state(self.random_state).randint(2**31)
         candidates = train_candidates(rows, likelihoods, setup, seed)
         best = best_candidate(candidates)
         self.target_shape_ = targets.shape[1:]
         self.family_, self.method_, self.scaler_ = best.family, best.method, best.scaler
-        self.params_ = params_as_numpy(best.trained)
+        self.params_ = best.params
         self.held_out_nll_ = best.held_out_nll
         self.candidates_ = {
             f"{one.family}, {one.method}": float(np.mean(one.held_out_nll)) for one in candidates
         }
-        self.n_iter_ = best.trained.steps
+        self.n_iter_ = best.steps
+        return self
+
+    def partial_fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Goes on training with more rows; the first call is `fit`.
+
+        Scales, levels of categories, likelihood and method stay what they are. A part of the new
+        rows is held out, and the best parameters on it are kept. The members learn from these rows
+        alone: give some of the old ones, too, if they are not to be forgotten.
+
+        Args:
+            X: see `fit`; the same columns.
+            y: see `fit`.
+            sample_weight: see `fit`.
+
+        Returns:
+            The fitted estimator.
+        """
+        if not hasattr(self, "params_"):
+            return self.fit(X, y, sample_weight)
+        columns, targets, is_present, weights = self._present(X, y, sample_weight, reset=False)
+        self._check_target_shape(targets)
+        network = self._network()
+        family = find_likelihood(self.family_, self.family).family
+        check_support(self.family_, family, targets[is_present])
+        name = self.method_.split(" + ")[0]
+        setup = check_setup(self, len(targets))._replace(
+            members=len(self.held_out_nll_), methods=check_methods(name, len(targets))
+        )
+        rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
+        seed = check_random_state(self.random_state).randint(2**31)
+        trained = train_on(rows, network, self.scaler_, self.params_, setup, seed)
+        self.params_, steps, self.held_out_nll_ = trained
+        self.n_iter_ += steps
         return self
 
     def predict(self, X: Table, return_std: bool = False) -> Any:
@@ -245,11 +267,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         inputs, outside = self._check_inputs(X)
         targets = _check_targets(y)
         check_consistent_length(inputs, targets)
-        if targets.shape[1:] != self.target_shape_:
-            raise ValueError(
-                f"`y` must have rows of shape {self.target_shape_} as in `fit`, got "
-                f"{targets.shape[1:]}."
-            )
+        self._check_target_shape(targets)
         scaled = ((targets - self.scaler_.shift) / self.scaler_.scale).astype(np.float32)
         (values,) = in_blocks(
             predict_nll, self._network(), self.params_, inputs, outside, np.nan_to_num(scaled)
@@ -277,43 +295,36 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         tags.non_deterministic = self.random_state is None
         return tags
 
-    def _check_setup(self, rows: int) -> Setup:
-        batch = check_count("batch_size", self.batch_size)
-        steps = self.max_steps
-        if isinstance(steps, str) and steps == "auto":
-            steps = max(5000, 50 * rows // batch)
-        elif isinstance(steps, str):
-            raise ValueError(f"`max_steps` must be a positive integer or 'auto', got {steps!r}.")
-        return Setup(
-            members=check_count("n_members", self.n_members),
-            hidden=check_hidden(self.hidden_layer_sizes),
-            methods=check_methods(self.methods),
-            size=None if self.max_kl is None else check_setting("max_kl", self.max_kl, above=0),
-            plan=Plan(
-                steps=check_count("max_steps", steps),
-                batch_size=batch,
-                held_out=check_setting(
-                    "validation_fraction", self.validation_fraction, above=0, below=1
-                ),
-                looks=_LOOKS,
-                patience=check_setting("patience", self.patience, above=0),
-                average=_AVERAGED_STEPS,
-            ),
-            show_progress=bool(self.show_progress),
-            checkpoint_dir=check_folder(self.checkpoint_dir, self.random_state),
-        )
+    def _present(
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
+    ) -> tuple[list[Column], np.ndarray, np.ndarray, np.ndarray]:
+        """Checked columns, targets, which of these are there, and weights of mean 1.
+
+        Rows without a target or without weight are left out.
+        """
+        columns, targets, weights = self._check_data(X, y, sample_weight, reset=reset)
+        is_present = ~np.isnan(targets) & (_in_front(weights, targets) > 0)
+        check_some_targets(is_present)
+        kept = is_present.reshape(len(targets), -1).any(axis=1)
+        columns = [column._replace(values=column.values[kept]) for column in columns]
+        weights = weights[kept] / weights.max()  # first, because the sum of large ones overflows
+        return columns, targets[kept], is_present[kept], weights / weights.mean()
+
+    def _check_target_shape(self, targets: np.ndarray) -> None:
+        if targets.shape[1:] != self.target_shape_:
+            raise ValueError(
+                f"`y` must have rows of shape {self.target_shape_} as in `fit`, got "
+                f"{targets.shape[1:]}."
+            )
 
     def _check_data(
-        self,
-        X: Table,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[list[Column], np.ndarray, np.ndarray]:
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        columns = self._columns(X, reset=True)
+        columns = self._columns(X, reset=reset)
         targets = _check_targets(y)
         check_consistent_length(columns[0].values, targets)
         check_unmasked("sample_weight", sample_weight)

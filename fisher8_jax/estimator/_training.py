@@ -1,4 +1,4 @@
-"""Trains the ensemble: every likelihood by every method, and the best on held-out rows is kept."""
+"""Trains every likelihood by every method, and keeps what is best on held-out rows."""
 
 import dataclasses
 from pathlib import Path
@@ -12,9 +12,18 @@ import numpy as np
 from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
 from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
 from fisher8_jax.estimator._families import Likelihood, fit_units
-from fisher8_jax.estimator._methods import Method, lane_settings, make_task
+from fisher8_jax.estimator._methods import Method, by_rule, lane_settings, make_task
 from fisher8_jax.estimator._network import Network, link_of
-from fisher8_jax.training import Data, Feed, Lane, Plan, TrainedLanes, make_folds, train_lanes
+from fisher8_jax.training import (
+    Data,
+    Feed,
+    Folds,
+    Lane,
+    Plan,
+    TrainedLanes,
+    make_folds,
+    train_lanes,
+)
 
 
 class Rows(NamedTuple):
@@ -50,23 +59,24 @@ class Candidate(NamedTuple):
     method: str
     network: Network
     scaler: TargetScaler
-    trained: TrainedLanes
+    params: chex.ArrayTree
+    """The best of each member, members first."""
+    steps: int
     held_out_nll: np.ndarray
     """Of each member, in the units of the data."""
+
+    @property
+    def score(self) -> float:
+        """The mean held-out NLL; infinite if it could not be judged."""
+        mean = float(np.mean(self.held_out_nll))
+        return mean if np.isfinite(mean) else float("inf")
 
 
 def train_candidates(
     rows: Rows, likelihoods: dict[str, Likelihood], setup: Setup, seed: int
 ) -> list[Candidate]:
     """All pairs of a likelihood and a method, on the same folds with the same batches."""
-    _, strata = np.unique(_patterns(rows.where), axis=0, return_inverse=True)
-    folds = make_folds(
-        np.random.default_rng((seed, 1)),
-        len(rows.inputs),
-        lanes=setup.members,
-        held_out=setup.plan.held_out,
-        strata=strata.reshape(-1),
-    )
+    folds = _make_folds(rows, setup, seed)
     fit = _fit_config(rows, setup, seed) if setup.checkpoint_dir else None
     candidates = []
     for family, likelihood in likelihoods.items():
@@ -74,49 +84,100 @@ def train_candidates(
         feed = Feed(_scaled_data(rows, scaler), folds, batch_size=setup.plan.batch_size, seed=seed)
         network = Network(setup.hidden, link_of(likelihood.family), rows.targets.shape[1:])
         params = _init_members(network, likelihood, rows, setup.members, seed)
-        for name, method in setup.methods.items():
-            with open_checkpoints(setup.checkpoint_dir, fit, family, name, method) as checkpoints:
+        jacobian = _mean_log_scale(scaler, rows, folds.held_out)
+        for methods in by_rule(setup.methods):
+            title = f"{family}, {', '.join(methods)}"
+            with open_checkpoints(setup.checkpoint_dir, fit, family, methods) as checkpoints:
                 trained = _train(
-                    network, method, params, feed, setup, checkpoints, f"{family}, {name}"
+                    network, list(methods.values()), params, feed, setup, checkpoints, title
                 )
-            jacobian = _mean_log_scale(scaler, rows, folds.held_out)
-            candidates.append(
-                Candidate(family, name, network, scaler, trained, trained.held_out_nll + jacobian)
-            )
+            for index, name in enumerate(methods):
+                lanes = slice(index * setup.members, (index + 1) * setup.members)
+                nll = trained.held_out_nll[lanes] + jacobian
+                best = jax.tree.map(
+                    lambda leaf, lanes=lanes: np.asarray(leaf)[lanes], trained.params
+                )
+                candidates.append(
+                    Candidate(family, name, network, scaler, best, trained.steps, nll)
+                )
     return candidates
 
 
+def train_on(
+    rows: Rows,
+    network: Network,
+    scaler: TargetScaler,
+    params: chex.ArrayTree,
+    setup: Setup,
+    seed: int,
+) -> tuple[chex.ArrayTree, int, np.ndarray]:
+    """Goes on from `params` with the one method of `setup`; its best, its steps, held-out NLLs."""
+    folds = _make_folds(rows, setup, seed)
+    feed = Feed(_scaled_data(rows, scaler), folds, batch_size=setup.plan.batch_size, seed=seed)
+    ((name, method),) = setup.methods.items()
+    trained = _train(network, [method], params, feed, setup, None, name)
+    nll = trained.held_out_nll + _mean_log_scale(scaler, rows, folds.held_out)
+    return jax.tree.map(np.asarray, trained.params), trained.steps, nll
+
+
+def _make_folds(rows: Rows, setup: Setup, seed: int) -> Folds:
+    _, strata = np.unique(_patterns(rows.where), axis=0, return_inverse=True)
+    return make_folds(
+        np.random.default_rng((seed, 1)),
+        len(rows.inputs),
+        lanes=setup.members,
+        held_out=setup.plan.held_out,
+        strata=strata.reshape(-1),
+    )
+
+
 def best_candidate(candidates: list[Candidate]) -> Candidate:
-    """The lowest mean held-out NLL; one that could not be judged comes last."""
+    """The lowest mean held-out NLL, joined by others that are about as good.
 
-    def score(candidate: Candidate) -> float:
-        mean = float(np.mean(candidate.held_out_nll))
-        return mean if np.isfinite(mean) else float("inf")
+    Members of other methods of the same likelihood join if their held-out NLL, fold by fold, is
+    not worse by more than its standard error: they are trained already, and members that came
+    another way make the better mixture.
+    """
+    best = min(candidates, key=lambda candidate: candidate.score)
+    kept = [one for one in candidates if one is best or _is_about_as_good(one, best)]
+    return best._replace(
+        method=" + ".join(one.method for one in kept),
+        params=jax.tree.map(lambda *leaves: np.concatenate(leaves), *(one.params for one in kept)),
+        held_out_nll=np.concatenate([one.held_out_nll for one in kept]),
+    )
 
-    return min(candidates, key=score)
+
+def _is_about_as_good(one: Candidate, best: Candidate) -> bool:
+    if one.family != best.family or len(best.held_out_nll) < 2 or not np.isfinite(one.score):
+        return False
+    worse = one.held_out_nll - best.held_out_nll
+    return bool(worse.mean() <= worse.std(ddof=1) / np.sqrt(len(worse)))
 
 
 def _train(
     network: Network,
-    method: Method,
+    methods: list[Method],
     params: chex.ArrayTree,
     feed: Feed,
     setup: Setup,
     checkpoints: TrainingCheckpoints | None,
     title: str,
 ) -> TrainedLanes:
-    plan = setup.plan
-    task = make_task(network, method, average=plan.average or 1.0)
-    settings = lane_settings(method, setup.members, plan.steps, setup.size)
+    """The members of all methods side by side in one program; they share one rule."""
+    plan, copies = setup.plan, len(methods)
+    task = make_task(network, methods[0], average=plan.average or 1.0)
+    settings = lane_settings(methods, setup.members, plan.steps, setup.size)
+    folds = Folds(*(np.tile(part, (copies, 1)) for part in feed.folds))
+    lanes = copies * setup.members
     # The network draws no random numbers; one key for all saves two programs.
-    data = jnp.asarray(np.zeros((setup.members, 2), np.uint32))
+    data = jnp.asarray(np.zeros((lanes, 2), np.uint32))
     keys = jax.random.wrap_key_data(data, impl="threefry2x32")
     return train_lanes(
         task,
-        params,
+        jax.tree.map(lambda leaf: np.concatenate([leaf] * copies), params),
         None,
         Lane(settings, keys),
-        feed,
+        Feed(feed.data, folds, batch_size=feed.batch_size, seed=feed.seed),
         plan,
         checkpoints=checkpoints,
         title=title,
@@ -154,9 +215,13 @@ def _scaled_data(rows: Rows, scaler: TargetScaler) -> Data:
     present = np.take_along_axis(rows.targets, np.argmax(rows.where, axis=0)[None], axis=0)[0]
     targets = np.where(rows.where, rows.targets, present)
     scaled = ((targets - scaler.shift) / scaler.scale).astype(np.float32)
+    # A program without mask and weights is smaller and faster, and most tables need neither.
+    where = None if rows.where.all() else rows.where
+    if np.ptp(rows.weights) == 0:
+        return Data(rows.inputs, scaled, where)
     weights = rows.weights.reshape(-1, *(1,) * (targets.ndim - 1))
     weights = np.broadcast_to(weights, targets.shape).astype(np.float32)
-    return Data(rows.inputs, scaled, rows.where, weights)
+    return Data(rows.inputs, scaled, where, weights)
 
 
 def _mean_log_scale(scaler: TargetScaler, rows: Rows, held_out: np.ndarray) -> np.ndarray:
@@ -172,8 +237,3 @@ def _mean_log_scale(scaler: TargetScaler, rows: Rows, held_out: np.ndarray) -> n
 def _patterns(where: np.ndarray) -> np.ndarray:
     """Which targets each row has; rows that have the same are spread evenly over the folds."""
     return where.reshape(len(where), -1)
-
-
-def params_as_numpy(trained: TrainedLanes) -> Any:
-    """The members' best parameters."""
-    return jax.tree.map(np.asarray, trained.params)

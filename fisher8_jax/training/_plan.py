@@ -24,6 +24,8 @@ class Plan:
         looks: how often the held-out NLL is computed; more often at the beginning.
         patience: training stops when for this part of the steps no look was better; None never
             stops early.
+        eager: True also stops when for half of the steps made so far, and at least a tenth of the
+            plan, no look was better. Where the best look comes early this saves most of the time.
         average: how many steps the average of the parameters looks back, which is what is judged
             and returned; None judges the parameters themselves.
 
@@ -39,6 +41,7 @@ class Plan:
     looks: int = 40
     patience: float | None = 0.3
     average: float | None = 100.0
+    eager: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "looks"):
@@ -57,10 +60,12 @@ class Plan:
         share = (np.arange(1, self.looks + 1) / self.looks) ** _LOOKS_GROW_WITH_POWER
         return tuple(np.unique(np.ceil(np.round(self.steps * share, 6)).astype(int)).tolist())
 
-    @property
-    def patience_steps(self) -> float:
-        """Steps without a better look after which a training stops."""
-        return float("inf") if self.patience is None else self.patience * self.steps
+    def patience_after(self, step: int) -> float:
+        """Steps without a better look after which a training stops, if it has made `step` steps."""
+        if self.patience is None:
+            return float("inf")
+        longest = self.patience * self.steps
+        return min(longest, max(0.5 * step, 0.1 * self.steps)) if self.eager else longest
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -177,7 +177,8 @@ def _look(
     task: Task, run: Run, blocks: list[Batch], index: int, plan: Plan, advance: Advance
 ) -> Run:
     nll = held_out_nll(task, run.state, blocks)
-    looks = take_look(task, run.state, run.looks, nll, plan.patience_steps)
+    patience = plan.patience_after(int(run.state.step))
+    looks = take_look(task, run.state, run.looks, nll, patience)
     history = np.array(run.held_out_nll)
     history[index] = nll
     advance(0, f"held-out NLL {np.mean(nll):.3f}")

@@ -1,107 +1,185 @@
-"""The comparison with other estimators: scores by hand, resuming, and who counts as better."""
+"""The comparison on tables: data, scores by hand, resuming, and who counts as better."""
 
+import argparse
+import math
 import pathlib
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.experiments.tables import jobs as estimator_jobs
-from benchmarks.experiments.tables.command import make_times_jobs
-from benchmarks.experiments.tables.plan import Job, TimesJob
-from benchmarks.experiments.tables.report import best_published, reached, table
+from benchmarks.experiments.tables import data as tables_data
+from benchmarks.experiments.tables import jobs as tables_jobs
+from benchmarks.experiments.tables import models
+from benchmarks.experiments.tables.command import for_docs, make_jobs, make_times_jobs, rounds
+from benchmarks.experiments.tables.figure import draw
+from benchmarks.experiments.tables.plan import CHOSEN_ON, MODELS, SPLITS, TABLES, Job
+from benchmarks.experiments.tables.ranks import compare, load
+from benchmarks.experiments.tables.report import rank_table, section
 from benchmarks.experiments.uci.data import Split
-from benchmarks.machinery.document import table_lines
+from benchmarks.machinery.data import DataUnavailableError
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
+from fisher8_jax import Gaussian
 
 
 def make_split(seed):
     rng = np.random.default_rng(seed)
-    return Split(
-        rng.normal(size=(30, 2)), rng.normal(size=30), rng.normal(size=(9, 2)), rng.normal(size=9)
-    )
+    inputs, targets = rng.normal(size=(69, 2)), 1e3 + 5 * rng.normal(size=69)
+    return Split(inputs[:60], targets[:60], inputs[60:], targets[60:])
 
 
 def fit_constant(split, seed):
     """A model that knows the moments of the training targets alone."""
-    mean, std = split.train_targets.mean(), split.train_targets.std()
-
-    def predict(split):
-        targets = split.test_targets
-        nll = -stats.norm.logpdf(targets, mean, std)
-        return estimator_jobs.Prediction(np.full(len(targets), mean), nll, {"seed": seed})
-
-    return predict
+    return lambda inputs: Gaussian(np.zeros(len(inputs), np.float32), np.zeros(len(inputs)))
 
 
 @pytest.fixture
 def make_job(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        estimator_jobs.uci_data, "load", lambda path: [make_split(k) for k in range(4)]
-    )
-    monkeypatch.setitem(estimator_jobs.FIT, "constant", fit_constant)
+    monkeypatch.setattr(tables_jobs.data, "load", lambda path: [make_split(k) for k in range(4)])
+    monkeypatch.setitem(tables_jobs.FIT, "constant", fit_constant)
     return lambda splits, folder="a": Job(
         "constant", "yacht", splits, 0, tmp_path, tmp_path / folder
     )
 
 
-def test_scores_are_those_of_the_published_tables(make_job):
-    job = make_job(3)
-    estimator_jobs.run_job(job, lambda amount: None)
+def test_scores_are_those_of_the_textbook_in_the_units_of_the_data(make_job):
+    job = make_job(2)
+    tables_jobs.run_job(job, lambda amount: None)
     result = Store(job.results).read(job.cell, job.spec)
-    for fold in range(3):
+    for fold in range(2):
         split = make_split(fold)
         mean, std = split.train_targets.mean(), split.train_targets.std()
-        z = (split.test_targets - mean) / std
-        np.testing.assert_allclose(result["nll"][fold], np.mean(np.log(std) + z**2 / 2))
-        np.testing.assert_allclose(result["rmse"][fold], np.sqrt(np.mean((z * std) ** 2)))
-    assert len(set(result["seed"])) == 3
+        targets = split.test_targets
+        z = (targets - mean) / std
+        nll = -stats.norm.logpdf(targets, mean, std).mean()
+        crps = std * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - np.pi**-0.5)
+        inside = np.abs(z) <= stats.norm.ppf(0.95)
+        np.testing.assert_allclose(result["nll"][fold], nll, rtol=1e-5)
+        np.testing.assert_allclose(result["rmse"][fold], std * np.sqrt(np.mean(z**2)), rtol=1e-5)
+        np.testing.assert_allclose(result["crps"][fold], crps.mean(), rtol=1e-3)
+        np.testing.assert_allclose(result["coverage"][fold], inside.mean(), rtol=1e-5)
+        width = 2 * stats.norm.ppf(0.95) * std
+        np.testing.assert_allclose(result["width"][fold], width, rtol=1e-4)
+    assert result["non_finite"] == [0, 0]
 
 
 def test_an_interrupted_run_goes_on_where_it_ended(make_job):
     calls = []
     for splits in (1, 3):
-        estimator_jobs.run_job(make_job(splits), calls.append)
-    assert calls == [0, 1, 1, 1, 1]  # first what was there, then one split after the other
-    estimator_jobs.run_job(make_job(3, "b"), lambda amount: None)
+        tables_jobs.run_job(make_job(splits), calls.append)
+    assert calls == [1, 1, 1]
+    tables_jobs.run_job(make_job(3, "b"), lambda amount: None)
     cut, whole = (Store(j.results).read(j.cell, j.spec) for j in (make_job(3), make_job(3, "b")))
     for measured in ("fit_seconds", "machine"):
         del cut[measured], whole[measured]
     assert cut == whole
 
 
-def test_better_means_better_to_the_printed_digits():
-    best = best_published()
-    assert len(best) == 16
-    assert best["yacht", "rmse"] == 0.79  # beta-NLL at 0.001
-    assert best["power", "nll"] == 1.91  # NLL at 0.001
-    cells = {
-        ("yacht", "fisher8"): {"rmse": [0.79, 0.798], "nll": [-0.30, -0.30]},
-        ("naval", "fisher8"): {"rmse": [0.004], "nll": [-7.15]},
+def test_the_first_split_of_all_comes_first(tmp_path):
+    jobs = [Job(m, "yacht", n, 0, tmp_path, tmp_path) for m, n in (("a", 3), ("b", 1))]
+    assert [[(j.model, j.splits) for j in one] for one in rounds(jobs)] == [
+        [("a", 1), ("b", 1)],
+        [("a", 2)],
+        [("a", 3)],
+    ]
+    assert {job.cell for job in make_times_jobs(jobs)} == {
+        "tables-times/yacht-a",
+        "tables-times/yacht-b",
     }
-    assert reached(cells, best) == ["yacht rmse", "naval rmse", "naval nll"]
 
 
-def test_times_are_measured_for_all_models_on_two_splits(make_job, monkeypatch, tmp_path):
-    fits = []
+def test_sets_are_read_from_their_folder(tmp_path):
+    folder = tmp_path / "tables" / "servo"
+    folder.mkdir(parents=True)
+    rows = np.arange(12.0).reshape(4, 3)
+    mask = np.array([[1, 0], [0, 1], [0, 0], [0, 0]])
+    np.savetxt(folder / "data.csv.gz", rows, delimiter=",")
+    np.savetxt(folder / "test_mask.csv.gz", mask, delimiter=",")
+    path = tables_data.prepare(["servo"], tmp_path, tmp_path / "cache")["servo"]
+    first, second = tables_data.load(path)
+    np.testing.assert_array_equal(first.test_inputs, rows[:1, :2])
+    np.testing.assert_array_equal(first.train_targets, rows[1:, 2])
+    np.testing.assert_array_equal(second.test_targets, rows[1:2, 2])
+    with pytest.raises(DataUnavailableError, match=r"tables/autos/data\.csv\.gz"):
+        tables_data.prepare(["autos"], tmp_path, tmp_path / "cache")
+    arguments = argparse.Namespace(
+        datasets=["servo"], models=["catboost"], splits=20, seed=0, data_dir=tmp_path,
+        cache_dir=tmp_path / "cache", results=tmp_path,
+    )  # fmt: skip
+    assert [job.splits for job in make_jobs(arguments)] == [TABLES["servo"]]
 
-    def fit(split, seed):
-        fits.append(seed)
 
-    for model in estimator_jobs.MODELS:
-        monkeypatch.setitem(estimator_jobs.FIT, model, fit)
-    (job,) = make_times_jobs([make_job(1), make_job(1)])
-    assert job == TimesJob("yacht", 0, tmp_path, tmp_path / "a")
-    calls = []
-    estimator_jobs.run_times_job(job, calls.append)
-    result = Store(job.results).read(job.cell, job.spec)
-    assert set(result["processor_seconds"]) == set(estimator_jobs.MODELS)
-    assert all(len(pair) == 2 and min(pair) >= 0 for pair in result["processor_seconds"].values())
-    assert len(calls) == len(fits) == 6
-    assert sum(calls) == pytest.approx(1)
-    assert len(set(fits)) == 2  # one seed per split, the same for every model
+def test_there_are_23_sets_and_half_of_them_were_not_chosen_on():
+    assert len(SPLITS) == 23
+    assert set(CHOSEN_ON) < set(SPLITS)
+    assert len(CHOSEN_ON) == 12
+    assert sum(number == 20 for number in SPLITS.values()) == 8
 
 
-def test_the_documentation_shows_the_committed_results():
-    page = pathlib.Path(__file__).parents[2] / "docs" / "estimator_table.txt"
-    assert page.read_text().splitlines() == table_lines(table(Store(DEFAULT_RESULTS)))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "catboost",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("hist_gradient_boosting", "ngboost")
+        ),
+    ],
+)
+def test_boosted_trees_predict_means_and_variances(name):
+    """On data whose noise has two sizes, known by hand."""
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(-1, 1, (500, 1))
+    std = np.where(inputs[:, 0] > 0, 2.0, 0.2)
+    targets = 10 * np.sign(inputs[:, 0]) + std * rng.normal(size=500)
+    split = Split(inputs, targets, inputs, targets)
+    shift, scale = models.units_of(split)
+    dist = models.FIT[name](split, 0)(np.array([[-0.5], [0.5]]))
+    np.testing.assert_allclose(np.asarray(dist.mean) * scale + shift, [-10, 10], atol=2)
+    predicted = np.asarray(dist.std) * scale
+    assert 0.1 < predicted[0] < 0.6
+    assert 1.2 < predicted[1] < 3
+
+
+def make_cells(nll):
+    scores = ("rmse", "crps", "ece", "coverage", "width", "fit_seconds")
+    return {
+        key: dict.fromkeys(scores, [1.0] * len(values)) | {"nll": values}
+        for key, values in nll.items()
+    }
+
+
+def test_ranks_are_means_over_the_same_splits():
+    found = compare(
+        make_cells(
+            {
+                ("yacht", "fisher8"): [1.0, 1.0],
+                ("yacht", "catboost"): [2.0],
+                ("servo", "fisher8"): [3.0],
+                ("servo", "catboost"): [1.0, 9.0],
+                ("wine", "fisher8"): [0.0],  # the other has no such set
+            }
+        )
+    )
+    assert found.models == ("catboost", "fisher8")
+    assert dict(zip(found.datasets, found.splits, strict=True)) == {"yacht": 1, "servo": 1}
+    np.testing.assert_allclose(found.ranks("nll"), [1.5, 1.5])
+    np.testing.assert_allclose(found.ranks("rmse"), [1.5, 1.5])  # equal figures share a rank
+    assert found.wins("nll", "fisher8", "catboost") == 1
+    assert found.only(["yacht"]).wins("nll", "fisher8", "catboost") == 1
+    table = rank_table(found, "all")
+    assert table.rows[0][5] == "1 of 2"
+    assert draw(found).startswith(b"\x89PNG")
+
+
+def test_the_stored_results_have_a_section():
+    store = Store(DEFAULT_RESULTS)
+    found = section(store)
+    assert found is not None
+    page = pathlib.Path(__file__).parents[2] / "docs" / "estimator_tables.txt"
+    assert page.read_text() == for_docs(found)
+    for (name, model), result in load(store).items():
+        assert name in SPLITS
+        assert model in MODELS
+        assert len(result["rmse"]) <= SPLITS[name]
+        assert all(math.isfinite(value) for value in result["nll"])

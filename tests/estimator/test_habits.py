@@ -20,7 +20,13 @@ from fisher8_jax.estimator import (
     permutation_importance,
 )
 
-SETTINGS = {"n_members": 1, "max_steps": 800, "hidden_layer_sizes": (16,), "random_state": 0}
+SETTINGS = {
+    "methods": "radius",
+    "n_members": 1,
+    "max_steps": 800,
+    "hidden_layer_sizes": (16,),
+    "random_state": 0,
+}
 
 
 @pytest.fixture(autouse=True)

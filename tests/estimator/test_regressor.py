@@ -15,7 +15,8 @@ from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.training._loop import _train_on_batches
 
 # One shape for nearly all tests, so that they share one compiled program.
-ROWS, SETTINGS = 240, {"n_members": 2, "max_steps": 2000, "hidden_layer_sizes": (16,)}
+ROWS = 240
+SETTINGS = {"methods": "radius", "n_members": 2, "max_steps": 2000, "hidden_layer_sizes": (16,)}
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,13 @@ from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._frames import columns_of_array, columns_of_frame
 
 ROWS = 240
-SETTINGS = {"n_members": 2, "max_steps": 600, "hidden_layer_sizes": (16,), "random_state": 0}
+SETTINGS = {
+    "methods": "radius",
+    "n_members": 2,
+    "max_steps": 600,
+    "hidden_layer_sizes": (16,),
+    "random_state": 0,
+}
 
 
 @pytest.fixture(autouse=True)

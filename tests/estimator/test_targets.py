@@ -6,10 +6,19 @@ import pytest
 from scipy import stats
 
 from fisher8_jax.estimator import Fisher8Regressor
+from fisher8_jax.estimator._training import Candidate, best_candidate
 from fisher8_jax.families import Gamma
+from fisher8_jax.training._loop import _train_on_batches
 
 ROWS = 240
-SETTINGS = {"n_members": 2, "max_steps": 600, "hidden_layer_sizes": (16,), "random_state": 0}
+SETTINGS = {
+    "methods": "radius",
+    "n_members": 2,
+    "max_steps": 600,
+    "hidden_layer_sizes": (16,),
+    "random_state": 0,
+}
+COUNTS = {"poisson", "negative_binomial", "zero_inflated_poisson"}
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +122,12 @@ def test_auto_saves_data_with_rare_outliers():
 @pytest.mark.parametrize(
     ("targets", "names"),
     [
-        ([0.0, 3.0, 1.0], {"poisson", "negative_binomial", "zero_inflated_poisson"}),
+        ([0.0, 3.0, 1.0], COUNTS),
+        (np.arange(60.0), {*COUNTS, "gaussian", "student_t", "laplace"}),
+        (
+            1000 + np.arange(60.0),
+            {*COUNTS, "log_normal", "gamma", "gaussian", "student_t", "laplace"},
+        ),
         ([0.0, 1.0, 1.0], {"bernoulli"}),
         ([0.2, 0.9], {"beta", "gaussian", "student_t", "laplace"}),
         ([0.2, 9.0], {"log_normal", "gamma", "gaussian", "student_t", "laplace"}),
@@ -214,13 +228,54 @@ def test_a_fold_without_targets_is_no_perfect_fold():
     assert np.isfinite(Fisher8Regressor(**SETTINGS).fit(inputs, only_two).predict(inputs)).all()
 
 
+def test_by_default_two_dampings_train_side_by_side():
+    """One program for both; few rows do not wait for the compilation of a second one."""
+    inputs = make_inputs()
+    targets = make_targets(inputs, "gaussian")
+    settings = {**SETTINGS, "methods": "auto", "max_steps": 200}
+    before = _train_on_batches._cache_size()
+    model = Fisher8Regressor(**settings).fit(inputs, targets)
+    assert _train_on_batches._cache_size() <= before + 1
+    assert set(model.candidates_) == {"gaussian, network", "gaussian, network_damped"}
+    assert model.score(inputs, targets) > 0.9
+
+
+def make_candidate(name, nll, family="gaussian"):
+    value = np.arange(len(nll), dtype=np.float32)
+    return Candidate(family, name, None, None, {"w": value}, 10, np.asarray(nll))
+
+
+@pytest.mark.parametrize(
+    ("other", "kept"),
+    [
+        ([1.1, 0.95, 1.0], "a + b"),  # worse by 0.017 with a standard error of 0.044
+        ([1.2, 1.21, 1.19], "a"),  # worse by 0.2 in every fold
+        ([np.inf, 0.0, 0.0], "a"),
+        ([np.nan, 0.0, 0.0], "a"),
+    ],
+)
+def test_members_of_methods_about_as_good_are_kept_too(other, kept):
+    best = best_candidate([make_candidate("a", [1.0, 1.0, 1.0]), make_candidate("b", other)])
+    assert best.method == kept
+    assert len(best.params["w"]) == len(best.held_out_nll) == 3 * len(kept.split(" + "))
+
+
+def test_members_of_another_likelihood_are_never_mixed_in():
+    same = make_candidate("b", [1.0, 1.0, 1.0], family="laplace")
+    best = best_candidate([make_candidate("a", [0.9, 1.0, 1.0]), same])
+    assert (best.family, best.method) == ("gaussian", "a")
+
+
 def test_methods_are_candidates():
     inputs = make_inputs()
     targets = make_targets(inputs, "gaussian")
-    model = Fisher8Regressor(**SETTINGS, methods=("radius", "adam")).fit(inputs, targets)
+    settings = {**SETTINGS, "methods": ("radius", "adam")}
+    model = Fisher8Regressor(**settings).fit(inputs, targets)
     assert set(model.candidates_) == {"gaussian, radius", "gaussian, adam"}
     best = min(model.candidates_, key=model.candidates_.get)
-    assert model.method_ == best.split(", ")[1]
+    assert best.split(", ")[1] in model.method_.split(" + ")
+    members = len(model.method_.split(" + ")) * settings["n_members"]
+    assert len(model.held_out_nll_) == len(model.params_[0]["bias"]) == members
     assert model.score(inputs, targets) > 0.9
-    with pytest.raises(ValueError, match="`methods` must be one or several of 'radius', 'adam'"):
+    with pytest.raises(ValueError, match="`methods` must be 'auto' or one or several of 'radius'"):
         Fisher8Regressor(methods="sgd").fit(inputs, targets)

@@ -1,1 +1,1 @@
-"""The estimator beside gradient boosting on tables."""
+"""The estimator beside boosted trees and a deep ensemble on tables."""

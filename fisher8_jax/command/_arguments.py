@@ -1,0 +1,88 @@
+"""What the command line takes; packages that a command needs are imported when it runs."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fisher8_jax._extras import needs_extra
+from fisher8_jax.command._errors import CommandError
+
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Args:
+        argv: the words after `python -m fisher8_jax`; None takes those of this process.
+
+    Returns:
+        The exit code: 0, or 1 after a message on the standard error.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from fisher8_jax.command import main
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> main(["predict", str(folder / "rows.csv"), "--model", "m.f8", "--output", "p.csv"])
+        1
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        with needs_extra("command", package="pandas", needed_by="python -m fisher8_jax"):
+            import pandas  # noqa: F401
+        if arguments.command == "fit":
+            from fisher8_jax.command._fit import run_fit
+
+            run_fit(arguments)
+        else:
+            from fisher8_jax.command._predict import run_predict
+
+            run_predict(arguments)
+    except (CommandError, ImportError) as error:
+        print(f"{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted: nothing was written.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m fisher8_jax", description="Models of tables with honest uncertainty."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_fit(commands.add_parser("fit", help="train on a CSV file and report what to expect"))
+    _add_predict(commands.add_parser("predict", help="predict the rows of a CSV file"))
+    return parser
+
+
+def _add_fit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, help="a CSV file with a header")
+    parser.add_argument("--target", required=True, help="the column to predict")
+    parser.add_argument("--model", type=Path, help="where to save the model")
+    parser.add_argument("--report", type=Path, help="where to write the page, one HTML file")
+    parser.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="not used")
+    parser.add_argument(
+        "--family",
+        default="auto",
+        help="the likelihood, see `Fisher8Regressor`; default: chosen by held-out NLL",
+    )
+    parser.add_argument("--folds", type=int, default=5, help="of the cross-validation; default 5")
+    parser.add_argument("--members", type=int, help="networks in the ensemble")
+    parser.add_argument("--max-steps", type=int, help="gradient steps of each network")
+    parser.add_argument("--seed", type=int, default=0, help="decides everything random; default 0")
+
+
+def _add_predict(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, help="a CSV file with the columns of the training")
+    parser.add_argument("--model", type=Path, required=True, help="what `fit` saved")
+    parser.add_argument("--output", type=Path, required=True, help="the CSV file to write")
+    parser.add_argument(
+        "--quantiles",
+        type=float,
+        nargs="+",
+        default=list(_QUANTILES),
+        help="probabilities; default: 0.05 0.25 0.5 0.75 0.95",
+    )

@@ -1,0 +1,5 @@
+"""What a command says instead of a traceback."""
+
+
+class CommandError(Exception):
+    """Something that the user of a command can mend; the message says how."""

@@ -1,0 +1,194 @@
+"""The report: one HTML page that needs nothing beside itself."""
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from fisher8_jax.command._pictures import draw_calibration, draw_importance, draw_residuals
+from fisher8_jax.command._study import Study
+from fisher8_jax.diagnostics import Finding
+
+_STYLE = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+body { font: 16px/1.55 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto;
+       max-width: 62rem; padding: 1.5rem 1.25rem 4rem; overflow-wrap: break-word; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0.5rem 0 0.25rem; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 0.5rem; padding-top: 0.75rem;
+     border-top: 1px solid #ddd; }
+p { max-width: 44rem; }
+.lead { color: #555; margin-top: 0; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.3rem 0.9rem 0.3rem 0; text-align: right; border-bottom: 1px solid #eee;
+         white-space: nowrap; }
+th { border-bottom: 2px solid #999; font-weight: 600; }
+th:first-child, td:first-child { text-align: left; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: 0.75rem;
+         margin: 1.25rem 0; }
+.card { border: 1px solid #ddd; border-radius: 6px; padding: 0.6rem 0.8rem; }
+.card b { display: block; font-size: 1.3rem; }
+.card span { color: #555; font-size: 0.85rem; }
+.finding { border-left: 4px solid #E69F00; padding: 0.1rem 0 0.1rem 1rem; margin: 1rem 0; }
+.finding.error { border-color: #D55E00; }
+.fine { border-left: 4px solid #009E73; padding: 0.5rem 1rem; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr));
+        gap: 0 1rem; }
+img { max-width: 100%; height: auto; display: block; margin: 0.75rem 0; }
+footer { color: #777; font-size: 0.85rem; margin-top: 3rem; }
+"""
+
+_CALIBRATION = (
+    "<p>Left: the share of targets below each predicted quantile; the diagonal is right. Right: "
+    "where in its predicted distribution each target lies; flat is right.</p>"
+)
+_RESIDUALS = (
+    "<p>Left: errors against the spread that was predicted; the diamonds should lie on the line. "
+    "Right: errors inside and outside their 90 % intervals.</p>"
+)
+
+
+def make_page(study: Study) -> str:
+    """The whole page."""
+    title = f"{study.target} from {study.source}"
+    sections = [
+        ("What to expect", _expectation(study)),
+        ("The data", _data(study)),
+        ("The model", _model(study)),
+        ("Calibration", _CALIBRATION + draw_calibration(study)),
+        ("Residuals", _RESIDUALS + draw_residuals(study)),
+        ("What the predictions depend on", _importance(study)),
+        ("The doctor", _doctor(study)),
+    ]
+    body = "".join(f"<h2>{_text(name)}</h2>{content}" for name, content in sections)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{_text(title)}</h1><p class='lead'>{_lead(study)}</p>{body}"
+        f"<footer>Made by <code>python -m fisher8_jax fit</code>.</footer></body></html>\n"
+    )
+
+
+def _lead(study: Study) -> str:
+    return (
+        f"{len(study.targets)} rows, {len(study.inputs.columns)} columns. Scores, pictures and "
+        f"findings are from {study.folds}-fold cross-validation: every row was predicted by a "
+        "model that had not seen it."
+    )
+
+
+def _expectation(study: Study) -> str:
+    scores = study.scores
+    spread = float(np.std(study.targets))
+    explained = 1 - (float(scores.rmse) / spread) ** 2 if spread > 0 else float("nan")
+    cards = [
+        (_number(scores.rmse), "typical error (RMSE)"),
+        (f"{100 * explained:.0f} %", "of the variance explained"),
+        (f"{100 * float(scores.coverage[-1]):.0f} %", "of the targets in 90 % intervals"),
+        (_number(scores.interval_width[-1]), "mean width of these intervals"),
+    ]
+    boxes = "".join(f"<div class='card'><b>{b}</b><span>{_text(s)}</span></div>" for b, s in cards)
+    return f"<div class='cards'>{boxes}</div>{_scores(study)}"
+
+
+def _scores(study: Study) -> str:
+    scores = study.scores
+    assert scores.lower is not None
+    assert scores.upper is not None
+    names = {
+        "rmse": "RMSE",
+        "mae": "mean absolute error",
+        "nll": "NLL, with constant",
+        "crps": "CRPS",
+        "ece": "calibration error (ECE)",
+        "coverage_0.5": "coverage of 50 % intervals",
+        "coverage_0.9": "coverage of 90 % intervals",
+        "interval_width_0.9": "width of 90 % intervals",
+    }
+    values, low, high = (one.as_dict() for one in (scores, scores.lower, scores.upper))
+    rows = [
+        [label, _number(values[name]), f"{_number(low[name])} to {_number(high[name])}"]
+        for name, label in names.items()
+    ]
+    return _table(["score", "value", "95 % interval"], rows)
+
+
+def _data(study: Study) -> str:
+    targets, rows = study.targets, []
+    for name, kind in zip(study.inputs.columns, study.model.encoder_.kinds, strict=True):
+        rows.append([str(name), kind, *_summary(study.inputs[name])])
+    rows.insert(0, [f"{study.target} (target)", "number", *_summary(pd.Series(targets))])
+    header = ["column", "kind", "missing", "distinct", "smallest", "median", "largest"]
+    return _table(header, rows)
+
+
+def _summary(column: pd.Series) -> list[str]:
+    known = column.dropna()
+    counts = [f"{column.isna().sum()}", f"{known.nunique()}"]
+    if pd.api.types.is_bool_dtype(known):
+        known = known.astype(float)
+    if pd.api.types.is_numeric_dtype(known) and len(known):
+        return [*counts, *(_number(v) for v in (known.min(), known.median(), known.max()))]
+    if pd.api.types.is_datetime64_any_dtype(known) and len(known):
+        return [*counts, *(f"{v:%Y-%m-%d}" for v in (known.min(), known.median(), known.max()))]
+    most = str(known.mode().iloc[0]) if len(known) else ""
+    return [*counts, "", f"mostly {most}" if most else "", ""]
+
+
+def _model(study: Study) -> str:
+    model = study.model
+    tried = [
+        [name, _number(value)]
+        for name, value in sorted(model.candidates_.items(), key=lambda item: item[1])
+    ]
+    sentence = (
+        f"<p>An ensemble of {len(model.held_out_nll_)} networks with the likelihood "
+        f"<b>{_text(model.family_)}</b>, trained by the method <b>{_text(model.method_)}</b>. "
+        "Rows that a network held out chose among the candidates:</p>"
+    )
+    return sentence + _table(["likelihood and method", "held-out NLL"], tried)
+
+
+def _importance(study: Study) -> str:
+    words = (
+        "<p>By how many nats the NLL grows when a column is shuffled, for the predicted mean alone "
+        "and for the predicted spread alone. The lines are one standard error over the folds.</p>"
+    )
+    return words + draw_importance(study)
+
+
+def _doctor(study: Study) -> str:
+    if not study.diagnosis:
+        return "<p class='fine'>No fault found.</p>"
+    return "".join(map(_finding, study.diagnosis.findings))
+
+
+def _finding(finding: Finding) -> str:
+    return (
+        f"<div class='finding {_text(finding.severity)}'><p><b>{_text(finding.severity)}: "
+        f"{_text(finding.code)}</b></p><p>{_text(finding.sentence)}</p>"
+        f"<p><i>What to change:</i> {_text(finding.advice)}</p></div>"
+    )
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{_text(cell)}</th>" for cell in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<div class='scroll'><table><tr>{head}</tr>{body}</table></div>"
+
+
+def _number(value: object) -> str:
+    """Four digits, without an exponent where it is not needed."""
+    number = float(np.asarray(value))
+    if not 1e-4 <= abs(number) < 1e7:
+        return f"{number:.4g}"
+    return np.format_float_positional(number, precision=4, fractional=False, trim="-")
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))

@@ -1,0 +1,51 @@
+"""From an estimator's hyper-parameters to the plan of its training."""
+
+from typing import Any
+
+from fisher8_jax._checks import check_count
+from fisher8_jax.estimator._checkpoints import check_folder
+from fisher8_jax.estimator._checks import check_hidden, check_setting
+from fisher8_jax.estimator._methods import check_methods
+from fisher8_jax.estimator._training import Setup
+from fisher8_jax.training import Plan
+
+# The average of parameters over about this many steps is what is judged and kept.
+_AVERAGED_STEPS = 100.0
+
+_LOOKS = 50
+
+# What 'auto' chooses between: 50 passes over the rows.
+_FEWEST_STEPS, _MOST_STEPS = 5000, 12_000
+
+
+def check_setup(estimator: Any, rows: int) -> Setup:
+    """The checked hyper-parameters of an estimator for so many rows."""
+    batch = check_count("batch_size", estimator.batch_size)
+    size = estimator.max_kl
+    return Setup(
+        members=check_count("n_members", estimator.n_members),
+        hidden=check_hidden(estimator.hidden_layer_sizes),
+        methods=check_methods(estimator.methods, rows),
+        size=None if size is None else check_setting("max_kl", size, above=0),
+        plan=Plan(
+            steps=_check_steps(estimator.max_steps, rows, batch),
+            batch_size=batch,
+            held_out=check_setting(
+                "validation_fraction", estimator.validation_fraction, above=0, below=1
+            ),
+            looks=_LOOKS,
+            patience=check_setting("patience", estimator.patience, above=0),
+            average=_AVERAGED_STEPS,
+            eager=True,
+        ),
+        show_progress=bool(estimator.show_progress),
+        checkpoint_dir=check_folder(estimator.checkpoint_dir, estimator.random_state),
+    )
+
+
+def _check_steps(steps: Any, rows: int, batch: int) -> int:
+    if isinstance(steps, str) and steps == "auto":
+        return min(max(_FEWEST_STEPS, 50 * rows // batch), _MOST_STEPS)
+    if isinstance(steps, str):
+        raise ValueError(f"`max_steps` must be a positive integer or 'auto', got {steps!r}.")
+    return check_count("max_steps", steps)

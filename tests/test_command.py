@@ -1,0 +1,176 @@
+"""`python -m fisher8_jax`: what it writes, and what it says instead of a traceback."""
+
+import html.parser
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from fisher8_jax.command import main
+from fisher8_jax.command._errors import CommandError
+from fisher8_jax.command._tables import columns_of_model, read_table, split_target
+from fisher8_jax.estimator import Fisher8Regressor
+
+ROWS = 80
+QUICK = ["--family", "gaussian", "--members", "2", "--max-steps", "60", "--folds", "2"]
+
+
+@pytest.fixture(autouse=True)
+def default_jax():
+    with jax.enable_x64(False), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def make_frame():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=ROWS),
+            "colour": rng.choice(["red", "<b>green</b>"], ROWS),
+            "open": rng.random(ROWS) < 0.5,
+            "when": pd.date_range("2024-01-01", periods=ROWS),
+            "id": np.arange(ROWS),
+        }
+    )
+    noise = 0.1 * rng.normal(size=ROWS)
+    frame["y"] = 1e9 + 5 * frame["size"] + 3 * (frame["colour"] == "red") + noise
+    frame.loc[3, "size"] = np.nan
+    frame.loc[5, "y"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("command")
+    make_frame().to_csv(folder / "data.csv", index=False)
+    files = ["--model", str(folder / "model.f8"), "--report", str(folder / "report.html")]
+    options = ["--target", "y", "--ignore", "id", *files, *QUICK]
+    with jax.enable_x64(False), jax.numpy_rank_promotion("allow"):
+        assert main(["fit", str(folder / "data.csv"), *options]) == 0
+    return folder
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would see: headings, words and where pictures come from."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.words, self.sources, self.tags, self.open = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.open += [] if tag in ("meta", "img") else [tag]
+        self.sources += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_report_is_one_whole_page(fitted):
+    page = Page((fitted / "report.html").read_text())
+    text = " ".join(page.words)
+    assert page.open == []
+    assert page.tags.count("img") == 5
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
+    for words in ("y from data.csv", "79 rows, 4 columns", "CRPS", "held-out NLL", "The doctor"):
+        assert words in text
+    assert "mostly" in text
+    assert "<b>green" not in (fitted / "report.html").read_text()  # levels are escaped
+
+
+def test_scores_of_targets_far_from_zero_keep_their_digits(fitted):
+    """In float32, 1e9 has steps of 64: the error would be of that size."""
+    page = Page((fitted / "report.html").read_text())
+    rmse = float(page.words[page.words.index("RMSE") + 1])
+    assert 0 < rmse < 6
+
+
+def test_predictions_are_those_of_the_estimator(fitted, tmp_path, capsys):
+    rows = make_frame().drop(columns="y").iloc[::-1]
+    rows = rows[["when", "open", "colour", "size"]].assign(more=1)
+    rows.iloc[0, 2] = "never seen"
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    output = tmp_path / "out" / "predictions.csv"
+    options = ["--model", str(fitted / "model.f8"), "--output", str(output)]
+    more = ["--quantiles", "0.1", "0.5", "0.9"]
+    assert main(["predict", str(tmp_path / "new.csv"), *options, *more]) == 0
+    assert "80 predictions" in capsys.readouterr().out
+    found = pd.read_csv(output)
+    assert list(found.columns) == ["mean", "std", "q0.1", "q0.5", "q0.9"]
+    model = Fisher8Regressor.load(fitted / "model.f8")
+    frame = columns_of_model(read_table(tmp_path / "new.csv"), model)
+    mean, std = model.predict(frame, return_std=True)
+    np.testing.assert_allclose(found["mean"] - 1e9, mean - 1e9, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-12)
+    assert (found["q0.1"] < found["q0.5"]).all()
+    assert (found["q0.5"] < found["q0.9"]).all()
+    assert sorted(path.name for path in output.parent.iterdir()) == ["predictions.csv"]
+
+
+def test_few_rows_are_read_as_the_kinds_of_the_training(fitted, tmp_path):
+    """One row whose category is empty, whose number is missing and whose boolean is too."""
+    (tmp_path / "one.csv").write_text("size,colour,open,when\n,,,2024-05-01\n2,red,True,\n")
+    model = Fisher8Regressor.load(fitted / "model.f8")
+    frame = columns_of_model(read_table(tmp_path / "one.csv"), model)
+    assert np.isfinite(model.predict(frame)).all()
+    (tmp_path / "bad.csv").write_text("size,colour,open,when\nlarge,red,True,2024-05-01\n")
+    with pytest.raises(CommandError, match=r"'size' held numbers in the training.*'large'"):
+        columns_of_model(read_table(tmp_path / "bad.csv"), model)
+
+
+def run(capsys, *words):
+    assert main([str(word) for word in words]) == 1
+    return capsys.readouterr().err
+
+
+def test_what_is_wrong_is_said_in_a_line(fitted, tmp_path, capsys):
+    data, model = fitted / "data.csv", fitted / "model.f8"
+    keep = ("--model", tmp_path / "m.f8")
+    assert "no file" in run(capsys, "fit", tmp_path / "x.csv", "--target", "y", *keep)
+    assert "There is no column 'z'" in run(capsys, "fit", data, "--target", "z", *keep)
+    assert "no column 'k'" in run(capsys, "fit", data, "--target", "y", "--ignore", "k", *keep)
+    assert "column of numbers" in run(capsys, "fit", data, "--target", "colour", *keep)
+    assert "Nothing would be kept" in run(capsys, "fit", data, "--target", "y")
+    assert "--folds" in run(capsys, "fit", data, "--target", "y", "--folds", "1", *keep)
+    assert "family" in run(capsys, "fit", data, "--target", "y", "--family", "normal", *keep)
+    out = ("--output", tmp_path / "p.csv")
+    assert "no model" in run(capsys, "predict", data, "--model", tmp_path / "no.f8", *out)
+    assert "artifact" in run(capsys, "predict", data, "--model", data, *out).lower()
+    few = tmp_path / "few.csv"
+    few.write_text("size,colour\n1,red\n")
+    assert "'open', 'when'" in run(capsys, "predict", few, "--model", model, *out)
+    wrong = ("--model", model, *out, "--quantiles", "1.5")
+    assert "between 0 and 1" in run(capsys, "predict", data, *wrong)
+    assert not (tmp_path / "p.csv").exists()
+    assert not (tmp_path / "m.f8").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "cannot be read"),
+        ("x,y\n", "no rows"),
+        ("x,y\n1,2\n", "at least 10"),
+        ("y\n" + "1\n2\n" * 10, "No column is left"),
+    ],
+)
+def test_files_without_enough_in_them(text, message, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    with pytest.raises(CommandError, match=message):
+        split_target(read_table(path), "y", [])
+
+
+def test_it_is_a_command(tmp_path):
+    words = [sys.executable, "-m", "fisher8_jax", "predict", str(tmp_path / "no.csv")]
+    words += ["--model", str(tmp_path / "no.f8"), "--output", str(tmp_path / "p.csv")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("There is no model")
