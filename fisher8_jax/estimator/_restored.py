@@ -18,7 +18,8 @@ from fisher8_jax.estimator._network import link_of
 def check_restored(estimator: Any) -> None:
     """Raises `ArtifactError` unless everything fits together: encoder, layers, units, names."""
     _expect("family", estimator.family_, tuple(LIKELIHOODS))
-    _expect("method", estimator.method_, tuple(METHODS))
+    for method in str(estimator.method_).split(" + "):
+        _expect("method", method, tuple(METHODS))
     check_hidden(estimator.hidden_layer_sizes)
     shape = estimator.target_shape_
     if not all(type(size) is int and size > 0 for size in shape) or len(shape) > 1:

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy import stats
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -19,6 +20,7 @@ from fisher8_jax.estimator import (
     neg_nll,
     permutation_importance,
 )
+from fisher8_jax.plots import plot_importance
 
 SETTINGS = {
     "methods": "radius",
@@ -113,3 +115,41 @@ def test_predicted_distributions_are_scored_by_the_metrics():
     np.testing.assert_allclose(found.nll, expected.nll, rtol=1e-4)
     np.testing.assert_allclose(found.crps, expected.crps, rtol=1e-4)
     np.testing.assert_allclose(found.nll, dist.nll(targets).mean(), rtol=1e-5)
+
+
+def test_partial_fit_goes_on_with_more_rows(tmp_path):
+    """A second half that the first half says nothing about is learned, with the same scales."""
+    inputs, targets = make_data(rows=240)
+    low = inputs[:, 0] < 0
+    bent = np.where(low, targets, targets + 4)
+    model = Fisher8Regressor(**SETTINGS).partial_fit(inputs[low], bent[low])
+    before, steps, scale = model.predict(inputs[~low]), model.n_iter_, model.scaler_
+    first = Fisher8Regressor(**SETTINGS).fit(inputs[low], bent[low])
+    np.testing.assert_array_equal(before, first.predict(inputs[~low]))  # the first call is `fit`
+    model.partial_fit(inputs, bent)
+    after = model.predict(inputs[~low])
+    assert np.mean((after - bent[~low]) ** 2) < 0.2 * np.mean((before - bent[~low]) ** 2)
+    assert model.scaler_ is scale
+    assert model.n_iter_ > steps
+    model.save(tmp_path / "model.f8")
+    same = Fisher8Regressor.load(tmp_path / "model.f8").partial_fit(inputs, bent)
+    assert same.n_iter_ > model.n_iter_
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(inputs[:, :2], bent)
+    with pytest.raises(ValueError, match=r"`y` must have rows of shape \(\)"):
+        model.partial_fit(inputs, np.stack([bent, bent], axis=1))
+
+
+def test_importance_is_drawn(fitted):
+    inputs, targets = make_data(seed=2)
+    found = permutation_importance(fitted, inputs, targets, n_repeats=2)
+    ax = plot_importance(
+        found.names, found.mean, found.spread, error=found.error, most=2, ax=Figure().subplots()
+    )
+    assert ax.get_yticklabels()[0].get_text() == "x0"
+    assert ax.get_legend_handles_labels()[1] == ["mean", "spread"]
+    assert [bar.get_width() for bar in ax.containers[1]][:1] == [found.mean[0]]
+    with pytest.raises(ValueError, match="one number for each of the 3 names"):
+        plot_importance(found.names, found.mean[:2], found.spread[:2])
+    with pytest.raises(ValueError, match="`error` must have shape"):
+        plot_importance(found.names, found.mean, found.spread, error=found.mean)
