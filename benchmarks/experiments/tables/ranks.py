@@ -61,7 +61,8 @@ def load(store: Store, folder: str = "tables") -> Cells:
 def compare(cells: Cells, models: Sequence[str] = tuple(MODELS)) -> Comparison:
     """What can be compared: every figure is a mean over the same splits for all models."""
     present = tuple(model for model in models if any(key[1] == model for key in cells))
-    datasets = [name for name in SPLITS if all((name, model) in cells for model in present)]
+    everywhere = (name for name in SPLITS if all((name, model) in cells for model in present))
+    datasets = list(everywhere) if present else []
     splits = [min(len(cells[name, model]["rmse"]) for model in present) for name in datasets]
     scores = (*RANKED, "coverage", "width", "fit_seconds")
     means = {
