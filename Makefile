@@ -58,4 +58,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-minimum build dist *.egg-info docs/_build
+	rm -rf $(VENV) .venv-minimum build dist *.egg-info docs/_build .jax_cache

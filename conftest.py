@@ -5,9 +5,18 @@ documentation pages run with JAX's own default of 32 bits, as a reader will run 
 """
 
 import os
+import pathlib
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
+# Most of a test run is XLA compiling the same small programs. They are kept beside the sources, for
+# both processes of a run, the programs that tests start, and the next run. Variables, not
+# `jax.config`, so that child processes inherit them.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(pathlib.Path(__file__).parent / ".jax_cache")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import hypothesis
 import jax
