@@ -36,6 +36,7 @@ BENCHMARKS = {
         "costs.speed", "The UCI sweep against PyTorch and the hardware.", "costs.speed"
     ),
     "radius": _experiment("radius", "The KL radius beside tuned learning rates."),
+    "collapse": _experiment("collapse", "Does any training with all defaults collapse?"),
     "curvature": _experiment("curvature", "The whole network at equal processor time."),
     "damping": Benchmark(
         "experiments.damping.command",

@@ -9,6 +9,7 @@ from fisher8_jax.transforms._network_recipe import CarriedState as CarriedState
 from fisher8_jax.transforms._network_recipe import carry_momentum as carry_momentum
 from fisher8_jax.transforms._network_recipe import network_max_kl as network_max_kl
 from fisher8_jax.transforms._network_recipe import network_optimizer as network_optimizer
+from fisher8_jax.transforms._recipe import default_max_change as default_max_change
 from fisher8_jax.transforms._recipe import default_max_kl as default_max_kl
 from fisher8_jax.transforms._recipe import descend_within as descend_within
 from fisher8_jax.transforms._recipe import fisher8_optimizer as fisher8_optimizer

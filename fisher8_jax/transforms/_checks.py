@@ -1,12 +1,51 @@
 """Argument checks of the transformations, with the wording of their errors."""
 
+import inspect
+
 import chex
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 
+from fisher8_jax._checks import check_count
 from fisher8_jax.families import Family
 
 _USAGE = "`optimizer.update(grads, state, params, predict=lambda p: network(p, inputs))`"
+
+
+def check_steps(name: str, value: object) -> None:
+    """Rejects what is no positive integer; of an array only the dtype is looked at."""
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.integer):
+        return
+    check_count(name, value)
+
+
+def check_parameters(params: optax.Params) -> None:
+    """Rejects leaves that are no arrays of numbers, before JAX fails on them less clearly."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if not isinstance(leaf, jax.Array | np.ndarray | np.generic | float | int):
+            place = jax.tree_util.keystr(path) or "itself"
+            raise TypeError(
+                f"`params` must be a tree of arrays, but its leaf {place} is "
+                f"{type(leaf).__name__}. Of an Equinox model pass "
+                "`eqx.filter(model, eqx.is_inexact_array)`, of an NNX module "
+                "`nnx.state(model, nnx.Param)`, of a Linen module `variables['params']`."
+            )
+
+
+def refuse_multi_steps() -> None:
+    """Raises if `optax.MultiSteps` is calling, which is seen in the frames of the caller alone."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code is optax.MultiSteps.init.__code__:
+            raise ValueError(
+                "`optax.MultiSteps` cannot be put around a KL radius: it would average gradients "
+                "of unit norm and measure the step on the last micro-batch alone. Take the exact "
+                "gradient of all micro-batches by `microbatched_value_and_grad(network, "
+                "microbatch_size=...)` and make one update per batch."
+            )
+        frame = frame.f_back
 
 
 def check_mode(mode: str) -> None:
@@ -60,7 +99,7 @@ def check_update_arguments(
             f"`predict` must be a function from parameters to a distribution, got "
             f"{type(predict).__name__}. Call {_USAGE}."
         )
-    _check_trees(updates, params)
+    check_trees(updates, params)
 
 
 def _check_linearized(linearized: object) -> None:
@@ -71,7 +110,8 @@ def _check_linearized(linearized: object) -> None:
         )
 
 
-def _check_trees(updates: optax.Updates, params: optax.Params) -> None:
+def check_trees(updates: optax.Updates, params: optax.Params) -> None:
+    """Says that both must be whole and alike."""
     if _has_masked_nodes(updates) or _has_masked_nodes(params):
         raise ValueError(
             "The KL radius measures the whole update, but it was given a masked part of it. Put "
@@ -81,7 +121,7 @@ def _check_trees(updates: optax.Updates, params: optax.Params) -> None:
     if structures[0] != structures[1]:
         raise ValueError(
             "`updates` and `params` must be trees of the same structure, got "
-            f"{structures[0]} and {structures[1]}."
+            f"{structures[0]} and {structures[1]}. Pass the gradient of the same tree."
         )
 
 

@@ -8,7 +8,8 @@ far it moves the predicted distributions of the current batch,
     q = mean(1/2 (J u)' F (J u)),
 
 and multiplies the update by `sqrt(max_kl / q)`: in the mode 'target' always, in the mode 'cap' only
-if that makes it shorter.
+if that makes it shorter. How far the parameters may move on the way is bounded by `max_change`, see
+`_relative_change.py`.
 """
 
 import functools
@@ -31,6 +32,7 @@ from fisher8_jax.transforms._checks import (
     check_precision,
     check_prediction,
     check_update_arguments,
+    refuse_multi_steps,
 )
 from fisher8_jax.transforms._measure import (
     Elements,
@@ -39,6 +41,7 @@ from fisher8_jax.transforms._measure import (
     mean_per_element,
     push_forward,
 )
+from fisher8_jax.transforms._relative_change import relative_change, typical_size
 
 # A correction aims a little inside the radius and at most halves the step.
 _AIM = 0.98
@@ -54,6 +57,10 @@ class KLRadiusState(NamedTuple):
         quadratic_kl: the KL divergence of the last step to second order, mean per element.
         exact_kl: its exact divergence, or None unless `exact=True`.
         skipped: updates dropped so far because they could not be measured.
+        typical_size: of the parameters at the start, or None without `max_change`.
+        change: the largest relative change of a parameter array by the last step, or None.
+        wanted_change: what the KL radius alone would have changed, or None. If it stays far above
+            `change`, the predictions hardly answer to the parameters: a collapse is near.
 
     Example:
         >>> import jax.numpy as jnp, optax
@@ -71,12 +78,16 @@ class KLRadiusState(NamedTuple):
     quadratic_kl: Array
     exact_kl: Array | None
     skipped: Array
+    typical_size: Array | None = None
+    change: Array | None = None
+    wanted_change: Array | None = None
 
 
 def scale_by_kl_radius(
     max_kl: float | Array | optax.Schedule,
     *,
     mode: Literal["target", "cap"] = "target",
+    max_change: float | Array | optax.Schedule | None = None,
     exact: bool = False,
     max_backtracks: int = 10,
     measure: Literal["derivative", "difference"] = "derivative",
@@ -109,6 +120,10 @@ def scale_by_kl_radius(
         max_kl: the radius in nats, a number or an Optax schedule.
         mode: 'target' always moves `max_kl`, so that there is no learning rate; 'cap' leaves
             shorter updates untouched to the bit.
+        max_change: the part of its own size by which a step may at most move any array of the
+            parameters, a number or an Optax schedule; None for no bound. The whole step is
+            shortened, so its direction stays. Sizes are root mean squares; an array smaller than
+            the typical matrix at the start, such as a bias at zero, counts as that large.
         exact: True measures the divergence of the step itself, by one more forward pass, and
             shortens the step until it is at most `max_kl`.
         max_backtracks: the largest number of corrections if `exact`; a step that is still too long
@@ -140,20 +155,27 @@ def scale_by_kl_radius(
     """
     if not callable(max_kl):
         check_positive("max_kl", max_kl)
+    if max_change is not None and not callable(max_change):
+        check_positive("max_change", max_change)
     check_mode(mode)
     check_measure(measure)
     by_difference = measure == "difference"
     check_positive("max_backtracks", max_backtracks)
 
     def init(params: optax.Params) -> KLRadiusState:
-        del params
+        refuse_multi_steps()
 
         # An array of its own for each field: a donated state must not hold one buffer twice.
         def zero(dtype: DTypeLike = jnp.float32) -> Array:
             return jnp.zeros((), dtype)
 
         exact_kl = zero() if exact else None
-        return KLRadiusState(zero(jnp.int32), zero(), zero(), exact_kl, zero(jnp.int32))
+        state = KLRadiusState(zero(jnp.int32), zero(), zero(), exact_kl, zero(jnp.int32))
+        if max_change is None:
+            return state
+        return state._replace(
+            typical_size=typical_size(params), change=zero(), wanted_change=zero()
+        )
 
     def update(
         updates: optax.Updates,
@@ -189,6 +211,12 @@ def scale_by_kl_radius(
             unit_kl = mean_per_element(half_norm, elements)
         radius = jnp.asarray(max_kl(state.count) if callable(max_kl) else max_kl, unit_kl.dtype)
         scale = _scale(size, unit_kl, radius, mode)
+        wanted, unit_change = scale, None
+        if max_change is not None:
+            assert state.typical_size is not None
+            unit_change = relative_change(updates, params, state.typical_size)
+            bound = max_change(state.count) if callable(max_change) else max_change
+            scale = _shorten_to(scale, unit_change, jnp.asarray(bound, unit_change.dtype))
         exact_kl = None
         if exact:
             assert predict is not None
@@ -203,7 +231,10 @@ def scale_by_kl_radius(
         usable = _all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
         quadratic_kl = jnp.square(scale * size) * unit_kl
         scaled = jax.tree.map(lambda leaf: jnp.where(usable, leaf, 0), scaled)
-        return scaled, _readouts(state, usable, scale, quadratic_kl, exact_kl)
+        state = _readouts(state, usable, scale, quadratic_kl, exact_kl)
+        if unit_change is not None:
+            state = _note_changes(state, usable, unit_change, scale, wanted)
+        return scaled, state
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -218,6 +249,12 @@ def _scale(size: Array, unit_kl: Array, radius: Array, mode: str) -> Array:
     if mode == "cap":
         return jnp.where(is_still, 1, jnp.minimum(scale, 1))
     return scale
+
+
+def _shorten_to(scale: Array, unit_change: Array, bound: Array) -> Array:
+    """The factor, or the one that changes the parameters by `bound` if that is smaller."""
+    largest = bound / jnp.where(unit_change == 0, 1, unit_change)
+    return jnp.where(unit_change == 0, scale, jnp.minimum(scale, largest))
 
 
 def _multiply(updates: optax.Updates, scale: Array) -> Any:
@@ -271,10 +308,23 @@ def _readouts(
     def readout(value: Array) -> Array:
         return jnp.where(usable, value, 0).astype(jnp.float32)
 
-    return KLRadiusState(
+    return state._replace(
         count=optax.safe_increment(state.count),
         scale=readout(scale),
         quadratic_kl=readout(quadratic_kl),
         exact_kl=None if exact_kl is None else readout(exact_kl),
         skipped=jnp.where(usable, state.skipped, optax.safe_increment(state.skipped)),
     )
+
+
+def _note_changes(
+    state: KLRadiusState, usable: Array, unit_change: Array, scale: Array, wanted: Array
+) -> KLRadiusState:
+    """Both relative changes; the wanted one may be far beyond the range of numbers."""
+    largest = jnp.finfo(jnp.float32).max
+
+    def readout(factor: Array) -> Array:
+        change = jnp.minimum(factor * unit_change, largest)
+        return jnp.where(usable & (unit_change > 0), change, 0).astype(jnp.float32)
+
+    return state._replace(change=readout(scale), wanted_change=readout(wanted))

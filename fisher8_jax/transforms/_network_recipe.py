@@ -5,11 +5,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax import Array
 
-from fisher8_jax._checks import check_count, check_number, check_positive
+from fisher8_jax._checks import check_number, check_positive
 from fisher8_jax._numerics import AxisName
+from fisher8_jax.transforms._checks import check_steps
 from fisher8_jax.transforms._kl_radius import scale_by_kl_radius
-from fisher8_jax.transforms._recipe import zero_if_not_finite
+from fisher8_jax.transforms._recipe import bounded_radius, falling_radius, guard
 
 LARGEST_RADIUS = 0.3
 TOTAL_DIVERGENCE = 200.0 / 3
@@ -31,7 +33,7 @@ class CarriedState(NamedTuple):
     carried: optax.Updates
 
 
-def carry_momentum(decay: float) -> optax.GradientTransformation:
+def carry_momentum(decay: float | Array) -> optax.GradientTransformation:
     """Momentum that the next solve knows of: the form that works for the whole network.
 
         step = decay * step before + (J' F J / n + damping)^-1 J' (what is missing to the gradient)
@@ -75,7 +77,7 @@ def carry_momentum(decay: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(init, update)
 
 
-def network_max_kl(num_steps: int) -> float:
+def network_max_kl(num_steps: int | Array) -> float | Array:
     """The recipe's radius: 0.3 nats, or less where the whole budget would move 67 nats.
 
     Example:
@@ -83,15 +85,15 @@ def network_max_kl(num_steps: int) -> float:
         >>> network_max_kl(100), network_max_kl(2000)
         (0.3, 0.1)
     """
-    check_count("num_steps", num_steps)
-    return min(LARGEST_RADIUS, 3 * TOTAL_DIVERGENCE / num_steps)
+    check_steps("num_steps", num_steps)
+    return bounded_radius(num_steps, LARGEST_RADIUS, TOTAL_DIVERGENCE)
 
 
 def network_optimizer(
-    num_steps: int,
+    num_steps: int | Array,
     *,
-    max_kl: float | None = None,
-    momentum: float = 0.0,
+    max_kl: float | Array | None = None,
+    momentum: float | Array = 0.0,
     exact: bool = False,
     axis_name: AxisName | None = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -138,15 +140,14 @@ def network_optimizer(
         >>> print(f"{params['a']:.1f} sin({params['w']:.1f} x)")
         2.0 sin(1.5 x)
     """
-    check_count("num_steps", num_steps)
+    check_steps("num_steps", num_steps)
     check_number("momentum", momentum, at_least=0, below=1)
     max_kl = network_max_kl(num_steps) if max_kl is None else max_kl
     check_positive("max_kl", max_kl)
-    # The step is the root of the radius, so a linear decay of the step is a squared one here.
-    radius = optax.polynomial_schedule(max_kl, 0.0, power=2, transition_steps=num_steps)
+    has_momentum = isinstance(momentum, jax.Array) or bool(momentum)
     return optax.chain(
-        optax.stateless(zero_if_not_finite),
-        carry_momentum(momentum) if momentum else optax.identity(),
+        guard(),
+        carry_momentum(momentum) if has_momentum else optax.identity(),
         optax.scale(-1.0),
-        scale_by_kl_radius(radius, exact=exact, axis_name=axis_name),
+        scale_by_kl_radius(falling_radius(max_kl, num_steps), exact=exact, axis_name=axis_name),
     )

@@ -20,7 +20,6 @@ from benchmarks.experiments.families.plan import (
     LEARNING_RATES,
     NUM_TEST,
     NUM_TRAIN,
-    SETTING,
     TOLERANCE,
     WIDTH,
     Job,
@@ -31,7 +30,7 @@ from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax.losses import make_objective
 from fisher8_jax.training import Apply, Batch, Lane, Task, plain_network, start, train_on_batches
-from fisher8_jax.transforms import descend_within, scale_by_kl_radius
+from fisher8_jax.transforms import fisher8_optimizer
 
 EVALUATE_EVERY = 5
 
@@ -108,16 +107,6 @@ def _first_crossing(mean: np.ndarray) -> int | None:
     return int(EVALUATE_EVERY * (reached[0] + 1)) if len(reached) else None
 
 
-def recipe(num_steps: Array | int) -> Optimizer:
-    """`fisher8_optimizer(num_steps, **SETTING)` for a traced number of steps."""
-    max_kl = jnp.minimum(0.3, 600 / num_steps)  # `default_max_kl`, which wants a known number
-
-    def radius(count: Array) -> Array:
-        return max_kl * jnp.maximum(1 - count / num_steps, 0) ** 2
-
-    return descend_within(scale_by_kl_radius(radius), **SETTING)
-
-
 def _plain_nll(state, dist, targets, *, indices, key, where=None, weights=None) -> Array:
     """The NLL of any family, as an objective's values."""
     return dist.nll(targets)
@@ -134,7 +123,7 @@ class Settings(NamedTuple):
 
 
 def _fisher8(settings: Settings, factor: Array) -> Optimizer:
-    return recipe(settings.steps)
+    return fisher8_optimizer(settings.steps.astype(jnp.int32))
 
 
 def _decaying_adam(settings: Settings, factor: Array) -> optax.GradientTransformation:

@@ -56,6 +56,8 @@ class RadiusJob(NamedTuple):
         settings |= {"max_kl": "min(0.3, 600 / steps)", "momentum": 0.9}
         if self.experiment == "cap":
             settings |= {"optimizer": "sgd", "max_kl": CAP_MAX_KL, "momentum": 0.0}
+        else:
+            settings |= {"max_change": "0.2 / sqrt(step)", "second_moment": 0.99}
         elif self.experiment != "steps":
             settings |= {"average_epochs": AVERAGE_EPOCHS}
         if self.experiment == "held_out":

@@ -1,0 +1,167 @@
+"""One job: a method and a network on some sets, all sets and seeds as lanes of one program.
+
+Everything is a default: Flax's initial values, a head that predicts mean and log-variance, and
+`fisher8_optimizer(steps)`; beside it Adam at 0.001 on the plain NLL.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from benchmarks.experiments.collapse.data import Arrays, load, stack
+from benchmarks.experiments.collapse.plan import LOOKED_AT, WIDTHS, Job
+from benchmarks.machinery.networks import Mlp, Params, affine
+from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.store import Store
+from benchmarks.machinery.workers import Report
+from fisher8_jax import Gaussian
+from fisher8_jax.diagnostics import constant_share, dead_units
+from fisher8_jax.ensembles import stack_members
+from fisher8_jax.losses import make_objective
+from fisher8_jax.metrics import nll, rmse
+from fisher8_jax.training import Lane, Schedule, Sources, Task, plain_network, start, train
+from fisher8_jax.transforms import fisher8_optimizer
+
+CHUNK = 100
+ADAM_RATE = 1e-3
+Scores = dict[str, list[Any]]
+
+
+def run_job(job: Job, report: Report) -> None:
+    """Trains, looks at every network and writes the cell."""
+    arrays = _arrays(job.sets, job.paths, job.seeds)
+    task = make_task(job.method, job.activation, job.width)
+    params, lanes = _start_lanes(job, arrays)
+    sources = Sources(jnp.asarray(arrays.train_inputs), jnp.asarray(arrays.train_targets))
+    state = start(task, params, None, lanes, sources)
+    for first in range(0, job.steps, CHUNK):
+        schedule = _draw(job, arrays.train_rows, first)
+        state, _ = train(task, state, sources, lanes, schedule)
+        jax.block_until_ready(state.step)
+        report(job.lane_steps * CHUNK / job.steps)
+    scores = _by_set(job, _look(job.activation, job.width, state.params, _to_look_at(arrays)))
+    origin = provenance(job.command)
+    Store(job.results).write(job.cell, spec=job.spec, result=scores, provenance=origin)
+
+
+@functools.lru_cache(maxsize=32)
+def _arrays(sets: tuple[str, ...], paths: tuple[Any, ...], seeds: int) -> Arrays:
+    pairs = zip(sets, paths, strict=True)
+    return stack([split for name, path in pairs for split in load(name, path, seeds)])
+
+
+def _network(activation: str, width: str) -> Mlp:
+    return Mlp(WIDTHS[width], getattr(jax.nn, activation))
+
+
+@functools.lru_cache
+def make_task(method: str, activation: str, width: str) -> Task:
+    """The same object for equal names, so that all budgets share one compiled program."""
+    mlp = _network(activation, width)
+
+    def predict(params: Params, inputs: Array) -> Gaussian:
+        return Gaussian(*mlp.forward(params, None, inputs)[0])
+
+    def optimizer(steps: Array, factor: Array) -> optax.GradientTransformationExtraArgs:
+        if method == "fisher8":
+            return fisher8_optimizer(steps)
+        return optax.with_extra_args_support(optax.adam(ADAM_RATE))
+
+    loss = "fisher8" if method == "fisher8" else "gaussian_nll"
+    return Task(plain_network(predict), make_objective(loss), optimizer)
+
+
+def _start_lanes(job: Job, arrays: Arrays) -> tuple[Params, Lane]:
+    names = [(name, seed) for name in job.sets for seed in range(job.seeds)]
+    padded = arrays.train_inputs.shape[-1]
+    params = [
+        flax_parameters(seed_of("collapse", *name, job.width, "init"), int(features), padded, job)
+        for name, features in zip(names, arrays.features, strict=True)
+    ]
+    keys = [seed_of("collapse", *name, "key") & 0xFFFFFFFF for name in names]
+    count = len(names)
+    return stack_members(params), Lane(
+        jnp.full(count, job.steps, jnp.int32),
+        jax.vmap(jax.random.key)(np.array(keys, np.uint32)),
+        jnp.arange(count),
+    )
+
+
+def flax_parameters(seed: int, features: int, padded: int, job: Job) -> Params:
+    """Flax's initial values of dense layers: LeCun's normal kernels, biases of zero."""
+    sizes = (features, *WIDTHS[job.width], 2)
+    keys = jax.random.split(jax.random.key(seed & 0xFFFFFFFF), len(sizes) - 1)
+    draw = jax.nn.initializers.lecun_normal()
+    layers = [
+        {"w": np.asarray(draw(key, shape)), "b": np.zeros(shape[1], np.float32)}
+        for key, *shape in zip(keys, sizes[:-1], sizes[1:], strict=True)
+    ]
+    layers[0]["w"] = np.pad(layers[0]["w"], ((0, padded - features), (0, 0)))
+    return {"trunk": layers[:-1], "head": layers[-1]}
+
+
+def _draw(job: Job, train_rows: np.ndarray, first: int) -> Schedule:
+    """Rows of the next steps, drawn with repetition, the same for all methods and networks."""
+    names = [(name, seed) for name in job.sets for seed in range(job.seeds)]
+    drawn = [
+        generator("collapse", *name, job.batch, first).integers(count, size=(CHUNK, job.batch))
+        for name, count in zip(names, train_rows, strict=True)
+    ]
+    rows = np.stack(drawn, axis=1).astype(np.int32)
+    return Schedule(rows, np.zeros(CHUNK, bool), np.ones(CHUNK, np.float32))
+
+
+def _to_look_at(arrays: Arrays) -> tuple[Array, ...]:
+    """Rows of the training part, repeated where there are too few, and the test part."""
+    rows = np.arange(LOOKED_AT) % arrays.train_rows[:, None]
+    lanes = np.arange(len(rows))[:, None]
+    seen = arrays.train_inputs[lanes, rows], arrays.train_targets[lanes, rows]
+    return tuple(map(jnp.asarray, (*seen, *arrays[4:])))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _look(activation: str, width: str, params: Params, seen: tuple[Array, ...]) -> Any:
+    mlp = _network(activation, width)
+
+    def of_lane(params, inputs, targets, test_inputs, test_targets, mask):
+        def predict(x):
+            return Gaussian(*mlp.forward(params, None, x)[0])
+
+        dist, test = predict(inputs), predict(test_inputs)
+        shares, hidden = [], inputs
+        for layer in params["trunk"]:
+            hidden = mlp.activation(affine(hidden, layer))
+            shares.append(jnp.mean(dead_units(hidden), dtype=jnp.float32))
+        finite = jnp.isfinite(dist.mean) & jnp.isfinite(dist.log_variance)
+        return {
+            "rmse": rmse(test, test_targets, where=mask),
+            "nll": nll(test, test_targets, where=mask, constant=False),
+            "train_rmse": rmse(dist, targets),
+            "train_nll": nll(dist, targets, constant=False),
+            "spread": jnp.std(dist.mean),
+            "constant_share": constant_share(predict, inputs),
+            "not_finite": jnp.sum(~finite),
+            "dead": jnp.stack(shares),
+        }
+
+    return jax.vmap(of_lane)(params, *seen)
+
+
+def _by_set(job: Job, looked: dict[str, Array]) -> dict[str, Scores]:
+    """For every set the list over its seeds, to four digits."""
+    found: dict[str, Scores] = {}
+    for number, name in enumerate(job.sets):
+        lanes = slice(number * job.seeds, (number + 1) * job.seeds)
+        found[name] = {key: _rounded(np.asarray(value)[lanes]) for key, value in looked.items()}
+    return found
+
+
+def _rounded(values: np.ndarray) -> Any:
+    digits = np.vectorize(lambda x: float(f"{x:.4g}"))
+    return digits(values.astype(np.float64)).tolist()

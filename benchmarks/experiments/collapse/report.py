@@ -1,0 +1,145 @@
+"""The grid as tables: how many trainings collapsed or diverged, and how many units are dead."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.experiments.collapse.data import SETS
+from benchmarks.experiments.collapse.plan import (
+    ACTIVATIONS,
+    BATCHES,
+    METHODS,
+    SEEDS,
+    SEEDS_OF_LARGEST,
+    STEPS,
+    WIDTHS,
+)
+from benchmarks.machinery.document import Block, Paragraph, Section, Table
+from benchmarks.machinery.store import Store
+
+# A constant has a training RMSE of 1: targets are standardised.
+DIVERGED_RMSE = 1.5
+CONSTANT_SPREAD = 1e-3
+CONSTANT_SHARE = 0.9
+
+
+class Run(NamedTuple):
+    """One training."""
+
+    place: dict[str, Any]
+    name: str
+    scores: dict[str, Any]
+
+    @property
+    def is_diverged(self) -> bool:
+        """Numbers that are not finite, or far worse than a constant on its own training rows."""
+        error = self.scores["train_rmse"]
+        return bool(self.scores["not_finite"]) or error is None or error > DIVERGED_RMSE
+
+    @property
+    def is_constant(self) -> bool:
+        """The prediction does not depend on the input any more."""
+        share, spread = self.scores["constant_share"], self.scores["spread"]
+        return not self.is_diverged and (share > CONSTANT_SHARE or spread < CONSTANT_SPREAD)
+
+
+def section(store: Store) -> Section | None:
+    """What is stored of the grid; None without results."""
+    runs = list(load(store))
+    if not runs:
+        return None
+    blocks: list[Block] = []
+    for method, words in METHODS.items():
+        mine = [run for run in runs if run.place["method"] == method]
+        if mine:
+            blocks += [_table(words, mine), Paragraph(sentence(words, mine, method))]
+    return Section("Does a training end at a constant?", [*blocks, _dead_table(runs)])
+
+
+def load(store: Store) -> Iterator[Run]:
+    """Every stored training."""
+    for cell in store.cells("collapse"):
+        for name, scores in cell["result"].items():
+            for seed in range(cell["spec"]["seeds"]):
+                one = {key: values[seed] for key, values in scores.items()}
+                yield Run(cell["spec"], name, one)
+
+
+def sentence(words: str, runs: list[Run], method: str) -> str:
+    """How many of how many."""
+    constant, diverged = (
+        [run for run in runs if getattr(run, kind)] for kind in ("is_constant", "is_diverged")
+    )
+    text = (
+        f"`{words}`: **{len(constant)}** of {len(runs)} trainings end at a constant, "
+        f"**{len(diverged)}** diverge ({100 * len(runs) / planned():.0f} % of the grid's "
+        f"{planned()} are stored)."
+    )
+    for kind, found in (("constant", constant), ("diverged", diverged)):
+        if found:
+            text += f" {kind}: {', '.join(sorted({_where(run) for run in found}))}."
+    return text
+
+
+def planned() -> int:
+    """The trainings of one method in the whole grid."""
+    count = 0
+    for width in WIDTHS:
+        for steps in STEPS:
+            is_largest = width == "3x256" and steps == max(STEPS)
+            count += SEEDS_OF_LARGEST if is_largest else SEEDS
+    return count * len(ACTIVATIONS) * len(BATCHES) * len(SETS)
+
+
+def _where(run: Run) -> str:
+    place = run.place
+    network = f"{place['activation']} {place['width']}"
+    return f"{run.name} {network}, {place['steps']} steps of {place['batch']}"
+
+
+def _table(words: str, runs: list[Run]) -> Table:
+    rows = []
+    for width in WIDTHS:
+        for steps in STEPS:
+            for batch in BATCHES:
+                place = {"width": width, "steps": steps, "batch": batch}
+                here = _at(runs, place)
+                if here:
+                    cells = [_count(_at(here, {"activation": name})) for name in ACTIVATIONS]
+                    rows.append([width, str(steps), str(batch), *cells])
+    caption = (
+        f"{words}: trainings that end at a constant or diverge, of those made on {len(SETS)} sets"
+    )
+    return Table(caption, ["network", "steps", "batch", *ACTIVATIONS], rows)
+
+
+def _count(runs: list[Run]) -> str:
+    bad = sum(run.is_constant or run.is_diverged for run in runs)
+    return f"{bad} of {len(runs)}" if runs else "not run"
+
+
+def _dead_table(runs: list[Run]) -> Table:
+    """Both methods where both were run."""
+    rows = []
+    for width in WIDTHS:
+        for steps in STEPS:
+            for method in METHODS:
+                place = {"width": width, "steps": steps, "method": method}
+                here = _at(runs, place)
+                if here:
+                    shares = [_dead(_at(here, {"activation": name})) for name in ACTIVATIONS]
+                    rows.append([width, str(steps), method, *shares])
+    caption = "Mean share of dead units in the last hidden layer (the largest of any training)"
+    return Table(caption, ["network", "steps", "method", *ACTIVATIONS], rows)
+
+
+def _dead(runs: list[Run]) -> str:
+    if not runs:
+        return "not run"
+    shares = [run.scores["dead"][-1] for run in runs]
+    return f"{100 * np.mean(shares):.1f} % ({100 * np.max(shares):.0f} %)"
+
+
+def _at(runs: Iterable[Run], place: dict[str, Any]) -> list[Run]:
+    return [run for run in runs if all(run.place[key] == value for key, value in place.items())]
