@@ -2,19 +2,16 @@
 
 import pathlib
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from benchmarks.experiments.families import jobs as families
-from benchmarks.experiments.families.jobs import EVALUATE_EVERY, SETTING, recipe
+from benchmarks.experiments.families.jobs import EVALUATE_EVERY
+from benchmarks.experiments.families.plan import Job
 from benchmarks.experiments.families.problems import PROBLEMS
 from benchmarks.experiments.families.report import counts, section
 from benchmarks.machinery.document import table_lines
 from benchmarks.machinery.store import Store
-from fisher8_jax.transforms import fisher8_optimizer
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -65,31 +62,15 @@ def test_counts_compare_both_methods_by_the_same_sense():
     ]
 
 
-def test_the_recipe_is_the_public_one_for_a_traced_number_of_steps():
-    params, (inputs, targets) = make_params(), make_batch()
-
-    def train(optimizer):
-        def step(index, carry):
-            params, state = carry
-            # A bad gradient on the way: a target outside the support must not end the training.
-            bad = jnp.where(index == 3, jnp.nan, 1.0)
-            gradients = jax.tree.map(
-                lambda leaf: bad * leaf, fisher8_gradients(params, inputs, targets)
-            )
-            updates, state = optimizer.update(
-                gradients, state, params, predict=lambda p: network(p, inputs)
-            )
-            return jax.tree.map(jnp.add, params, updates), state
-
-        return jax.lax.fori_loop(0, 8, step, (params, optimizer.init(params)))[0]
-
-    @jax.jit
-    def both(steps):
-        return train(recipe(steps)), train(fisher8_optimizer(8, **SETTING))
-
-    ours, public = both(8)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), ours, public)
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(ours))
+def test_a_new_setting_keeps_the_other_side(tmp_path):
+    """Adam knows nothing of the recipe, so it is not trained again for another one."""
+    job = Job("Gaussian", (5,), (0,), tmp_path)
+    old = {"family": "Gaussian", "ladder": [5], "fisher8": {}, "adam": {"planned": 5}}
+    store = Store(tmp_path)
+    store.write(job.cell, spec=job.spec | {"setting": "another"}, result=old, provenance={})
+    assert families._known_adam(store, job) == {"adam": {"planned": 5}}
+    store.write(job.cell, spec=job.spec | {"seeds": [1]}, result=old, provenance={})
+    assert families._known_adam(store, job) == {}
 
 
 def test_the_docs_show_the_stored_table():

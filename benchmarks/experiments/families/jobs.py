@@ -5,7 +5,7 @@ constant of the program.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -26,7 +26,7 @@ from benchmarks.experiments.families.plan import (
 )
 from benchmarks.experiments.families.problems import PROBLEMS, Problem
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.store import Store
+from benchmarks.machinery.store import Store, plain
 from benchmarks.machinery.workers import Report
 from fisher8_jax.losses import make_objective
 from fisher8_jax.training import Apply, Batch, Lane, Task, plain_network, start, train_on_batches
@@ -51,23 +51,44 @@ class Data(NamedTuple):
 
 def run_job(job: Job, report: Report) -> None:
     """Trains by both methods and writes the cell."""
-    row = compute_row(PROBLEMS[job.family], job.ladder, job.seeds)
-    origin = provenance(job.command)
-    Store(job.results).write(job.cell, spec=job.spec, result=row, provenance=origin)
+    store, origin = Store(job.results), provenance(job.command)
+    known = _known_adam(store, job)
+    row = compute_row(PROBLEMS[job.family], job.ladder, job.seeds, known)
+    if known:
+        origin |= {"adam": "kept from the cell that another setting of the recipe had written"}
+    store.write(job.cell, spec=job.spec, result=row, provenance=origin)
     report(1)
 
 
-def compute_row(problem: Problem, ladder: Sequence[int], seeds: Sequence[int]) -> dict[str, Any]:
-    """Both methods on one family; the ladder is climbed on until both have arrived."""
+def _known_adam(store: Store, job: Job) -> dict[str, Any]:
+    """Adam's side of a stored cell that differs in the recipe's setting alone; else nothing."""
+    path = store.path(job.cell)
+    cell = store.load(path) if path.exists() else None
+    if cell is None or {**cell["spec"], "setting": None} != {**plain(job.spec), "setting": None}:
+        return {}
+    return {"adam": cell["result"]["adam"]}
+
+
+def compute_row(
+    problem: Problem,
+    ladder: Sequence[int],
+    seeds: Sequence[int],
+    known: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Both methods on one family; the ladder is climbed on until both have arrived.
+
+    Sides that are `known` are not trained again.
+    """
     trainers = {"fisher8": fisher8_trainer, "adam": adam_trainer}
-    train = {name: make(problem, max(ladder)) for name, make in trainers.items()}
+    known = known or {}
+    train = {n: make(problem, max(ladder)) for n, make in trainers.items() if n not in known}
     curves: dict[str, Curves] = {name: {} for name in train}
     done = [n for n in ladder if n <= FIRST_CLIMB] or list(ladder)
     new = done
     while True:
         for name in train:
             curves[name] |= train[name](new, seeds)
-        row = {name: _summary(found, done) for name, found in curves.items()}
+        row = {name: _summary(found, done) for name, found in curves.items()} | dict(known)
         left = [n for n in ladder if n > done[-1]]
         if not left or all(side["planned"] for side in row.values()):
             return {"family": problem.name, "ladder": done, **row}
