@@ -123,7 +123,8 @@ def scale_by_kl_radius(
         max_change: the part of its own size by which a step may at most move any array of the
             parameters, a number or an Optax schedule; None for no bound. The whole step is
             shortened, so its direction stays. Sizes are root mean squares; an array smaller than
-            the typical matrix at the start, such as a bias at zero, counts as that large.
+            the typical matrix at the start, such as a bias at zero, counts as that large. Without
+            a matrix there are no hidden units to protect, and no bound.
         exact: True measures the divergence of the step itself, by one more forward pass, and
             shortens the step until it is at most `max_kl`.
         max_backtracks: the largest number of corrections if `exact`; a step that is still too long

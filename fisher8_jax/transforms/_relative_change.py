@@ -18,32 +18,32 @@ def relative_change(updates: optax.Updates, params: optax.Params, typical: Array
     """The largest change of an array in units of its size, both as root mean squares.
 
     An array smaller than `typical` counts as that large: biases start at zero and have to move.
+    Without a matrix there are no hidden units to protect, and the answer is 0.
     """
+    leaves = _arrays(params)
+    if not any(_is_matrix(leaf) for leaf in leaves):
+        return jnp.zeros(())
     changes = [
         _rms(update) / jnp.maximum(_rms(param), typical)
-        for update, param in zip(_arrays(updates), _arrays(params), strict=True)
+        for update, param in zip(_arrays(updates), leaves, strict=True)
     ]
-    return jnp.max(jnp.stack(changes), initial=0) if changes else jnp.zeros(())
+    return jnp.max(jnp.stack(changes))
 
 
 def typical_size(params: optax.Params) -> Array:
-    """The geometric mean of the sizes of all matrices that are not zero; 1 if nothing is left.
-
-    Vectors and scalars, which are mostly biases, count only where there is no matrix.
-    """
-    matrices = [leaf for leaf in _arrays(params) if jnp.ndim(leaf) >= 2]
-    of_all = _geometric_mean(_arrays(params), otherwise=jnp.ones(()))
-    return _geometric_mean(matrices, otherwise=of_all) if matrices else of_all
-
-
-def _geometric_mean(leaves: list[Array], *, otherwise: Array) -> Array:
-    if not leaves:
-        return otherwise
-    sizes = jnp.stack([_rms(leaf) for leaf in leaves])
+    """The geometric mean of the sizes of all matrices that are not zero; 1 if nothing is left."""
+    matrices = [leaf for leaf in _arrays(params) if _is_matrix(leaf)]
+    if not matrices:
+        return jnp.ones(())
+    sizes = jnp.stack([_rms(leaf) for leaf in matrices])
     is_counted = (sizes > 0) & jnp.isfinite(sizes)
     number = jnp.sum(is_counted)
     total = jnp.sum(jnp.where(is_counted, jnp.log(jnp.where(is_counted, sizes, 1)), 0))
-    return jnp.where(number > 0, jnp.exp(total / jnp.maximum(number, 1)), otherwise)
+    return jnp.where(number > 0, jnp.exp(total / jnp.maximum(number, 1)), 1.0)
+
+
+def _is_matrix(leaf: Array) -> bool:
+    return jnp.ndim(leaf) >= 2
 
 
 def _rms(leaf: Array) -> Array:

@@ -34,17 +34,11 @@ def test_the_typical_size_is_the_geometric_mean_of_matrices():
 
 
 @pytest.mark.parametrize(
-    ("params", "expected"),
-    [
-        ({"b": jnp.full(3, 0.5), "s": jnp.array(2.0)}, 1.0),  # no matrix: all arrays
-        ({"w": jnp.zeros((2, 2)), "b": jnp.full(3, 0.5)}, 0.5),  # matrices that are all zero
-        (jnp.zeros(2), 1.0),
-        ({"w": jnp.zeros((0, 3)), "b": jnp.full(2, 3.0)}, 3.0),  # an array without elements
-        ({}, 1.0),
-    ],
+    "params",
+    [{"w": jnp.zeros((2, 2)), "b": jnp.full(3, 0.5)}, {"w": jnp.zeros((0, 3))}, jnp.zeros(2), {}],
 )
-def test_without_matrices_something_else_is_typical(params, expected):
-    assert float(typical_size(params)) == pytest.approx(expected)
+def test_without_a_matrix_that_is_not_zero_one_is_typical(params):
+    assert float(typical_size(params)) == 1
 
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
@@ -159,17 +153,19 @@ def test_scan_and_vmap_over_runs():
     np.testing.assert_allclose(changes[1], jax.jit(run)(runs[1]), rtol=1e-4)
 
 
-def test_scalars_and_zeros_may_move_at_the_start():
+def test_without_a_matrix_there_is_no_bound():
+    """No hidden units can die, and few parameters may have far to go."""
     params = {"log_scale": jnp.zeros(()), "bias": jnp.zeros(3)}
 
     def constant(params):
         return Gaussian(params["bias"], jnp.broadcast_to(params["log_scale"], (3,)))
 
-    optimizer = fisher8_optimizer(10)
-    updates, _ = optimizer.update(
-        jax.tree.map(jnp.ones_like, params), optimizer.init(params), params, predict=constant
-    )
-    assert float(jnp.abs(updates["bias"]).max()) > 0.1
+    def step(max_change):
+        optimizer = fisher8_optimizer(10, max_change=max_change)
+        gradients = jax.tree.map(jnp.ones_like, params)
+        return optimizer.update(gradients, optimizer.init(params), params, predict=constant)[0]
+
+    jax.tree.map(np.testing.assert_array_equal, step(1e-6), step(None))
 
 
 def test_errors():
