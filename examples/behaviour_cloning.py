@@ -29,11 +29,11 @@ def demonstrations(key, rows):
     return states, wanted + std * jax.random.normal(key_noise, (rows, 2))
 
 
-def main(corrected=True, learning_rate=0.01, steps=500):
+def main(corrected=True, learning_rate=0.01, steps=500, seed=0):
     """Trains the policy and returns its NLL of held-out actions."""
     states, actions = demonstrations(jax.random.key(0), 2000)
     policy = Policy()
-    params = policy.init(jax.random.key(1), states[:1])
+    params = policy.init(jax.random.key(seed + 1), states[:1])
     optimizer = optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
 
     def predict(params, states) -> Gaussian:
@@ -51,7 +51,7 @@ def main(corrected=True, learning_rate=0.01, steps=500):
         updates, state = optimizer.update(jax.grad(loss)(params, rows), state)
         return (optax.apply_updates(params, updates), state), None
 
-    keys = jax.random.split(jax.random.key(2), steps)
+    keys = jax.random.split(jax.random.key(seed + 2), steps)
     train = jax.jit(lambda carry: jax.lax.scan(train_step, carry, keys)[0])
     params, _ = train((params, optimizer.init(params)))
     test_states, test_actions = demonstrations(jax.random.key(3), 2000)

@@ -44,9 +44,9 @@ def curves(key, number=16):
     return x, y, (jnp.arange(POINTS)[None] < shown).astype(x.dtype)
 
 
-def main(corrected=True, learning_rate=0.003, steps=500):
+def main(corrected=True, learning_rate=0.003, steps=500, seed=0):
     """Trains the process and returns the NLL of new curves."""
-    keys = jax.random.split(jax.random.key(0), 6)
+    keys = jax.random.split(jax.random.key(seed), 6)
     params = {
         "encoder": [dense(keys[0], 2, WIDTH), dense(keys[1], WIDTH, WIDTH)],
         "decoder": [
@@ -72,7 +72,7 @@ def main(corrected=True, learning_rate=0.003, steps=500):
     step_keys = jax.random.split(keys[5], steps)
     train = jax.jit(lambda carry: jax.lax.scan(train_step, carry, step_keys)[0])
     params, _ = train((params, optimizer.init(params)))
-    x, y, is_context = curves(jax.random.key(1), 200)
+    x, y, is_context = curves(jax.random.key(1000), 200)
     return float(predict(params, x, y, is_context).nll(y).mean())
 
 

@@ -37,12 +37,12 @@ def make_data(key, rows):
     return inputs, change + std * jax.random.normal(key_noise, (rows, 2))
 
 
-def main(corrected=True, learning_rate=0.01, steps=300):
+def main(corrected=True, learning_rate=0.01, steps=300, seed=0):
     """Trains all members and returns their mean NLL on held-out data."""
     inputs, targets = make_data(jax.random.key(0), 1000)
     test_inputs, test_targets = make_data(jax.random.key(1), 1000)
     make = nnx.vmap(Dynamics)
-    models = make(nnx.Rngs(0).split(MEMBERS))
+    models = make(nnx.Rngs(seed).split(MEMBERS))
     optimizer = nnx.Optimizer(models, optax.adam(learning_rate), wrt=nnx.Param)
 
     def loss(model, rows):
@@ -58,7 +58,7 @@ def main(corrected=True, learning_rate=0.01, steps=300):
         gradients = nnx.vmap(nnx.grad(loss))(models, rows)
         optimizer.update(models, gradients)
 
-    for key in jax.random.split(jax.random.key(2), steps):
+    for key in jax.random.split(jax.random.key(seed + 2), steps):
         train_step(models, optimizer, key)
     held_out = nnx.vmap(lambda model: model(test_inputs).nll(test_targets).mean())(models)
     return float(held_out.mean())

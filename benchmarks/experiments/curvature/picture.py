@@ -34,6 +34,9 @@ def draw_front(store: Store, noise: str = "linear", dpi: int = 110) -> bytes:
     )
     x = np.array(next(iter(columns.values()))["x"])
     draw_fits(axes, columns, true_mean(x))
+    for ax, title in zip(axes, columns, strict=True):
+        ax.set_title("")
+        ax.set_title(title, loc="left")  # in sight on a telephone, where the picture scrolls
     axes[0].set_xlabel("")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))

@@ -97,7 +97,7 @@ def _draw(
         where: dict[str, Any] = {"location": "bottom", "aspect": 50, "extend": "max"}
         figure.colorbar(shown, ax=axes, label="pixels; grey: no disparity known", **where)
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        figure.savefig(path, dpi=90)
         plt.close(figure)
     console.print(f"drew {path}")
 
