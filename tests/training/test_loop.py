@@ -190,6 +190,8 @@ def test_held_out_rows_without_targets_never_score_zero(trained):
     assert np.isnan(held_out_nll(TASK, trained[0], empty)).all()
     weightless = [block._replace(weights=np.zeros(block.where.shape)) for block in blocks]
     assert np.isnan(held_out_nll(TASK, trained[0], weightless)).all()
+    light = [block._replace(weights=np.full(block.where.shape, 1e-3)) for block in blocks]
+    np.testing.assert_allclose(held_out_nll(TASK, trained[0], light), values, rtol=1e-6)
 
 
 def test_exactly_the_steps_of_the_plan_are_made():
