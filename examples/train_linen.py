@@ -1,12 +1,11 @@
-"""Fisher8 with the KL radius in Flax Linen, with its TrainState."""
+"""Fisher8 with the KL radius in Flax Linen, with a TrainState."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from flax.training.train_state import TrainState
 
-from fisher8_jax.heads.linen import DistributionHead
+from fisher8_jax.heads.linen import DistributionHead, TrainState
 from fisher8_jax.transforms import scale_by_kl_radius
 
 
@@ -23,12 +22,8 @@ def train_step(state, inputs, targets):
         return state.apply_fn(params, inputs, correct=True).nll(targets).mean()
 
     value, gradients = jax.value_and_grad(loss)(state.params)
-    # TrainState.apply_gradients does not forward `predict`, so its two lines are written out.
-    updates, opt_state = state.tx.update(
-        gradients, state.opt_state, state.params, predict=lambda p: state.apply_fn(p, inputs)
-    )
-    params = optax.apply_updates(state.params, updates)
-    return state.replace(step=state.step + 1, params=params, opt_state=opt_state), value
+    predict = lambda params: state.apply_fn(params, inputs)  # noqa: E731
+    return state.apply_gradients(grads=gradients, predict=predict), value
 
 
 def make_data(rows=256):

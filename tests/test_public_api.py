@@ -13,8 +13,8 @@ REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 
 CHOSEN = {
     "": ("fisher8", "fisher8_nll", "microbatched_value_and_grad"),  # the rest repeats a room
-    "heads.nnx": ("DistributionHead",),  # the only class defined there
-    "heads.linen": ("DistributionHead",),
+    "heads.nnx": ("DistributionHead", "predict_fn"),  # what is defined there
+    "heads.linen": ("DistributionHead", "TrainState"),
 }
 DOORS = sorted((ROOT / "fisher8_jax").rglob("__init__.py"))
 ROOMS = [".".join(door.parent.relative_to(ROOT / "fisher8_jax").parts) for door in DOORS]

@@ -82,8 +82,9 @@ def judge_noise_walk(record: TrainingRecord, limits: Thresholds) -> list[Finding
         f"{final:.3g} nats per target{still}"
     )
     advice = (
-        f"Let the learning rate or `max_kl` decay to zero ({_rate(record)}), average the "
-        "parameters over the last steps, or take larger batches."
+        f"Let the learning rate or `max_kl` decay to zero ({_rate(record)}), as "
+        "`fisher8_optimizer(num_steps)` does, average the parameters over the last steps, or take "
+        "larger batches."
     )
     return [Finding("noise_walk", "error", sentence, figures, advice)]
 

@@ -91,8 +91,8 @@ def check_update_arguments(
     if predict is None and (needs_predict or not is_enough):
         raise ValueError(
             "The KL radius needs `predict`, a function from parameters to the predicted "
-            f"distribution of the current batch. Call {_USAGE}. Wrappers that do not forward extra "
-            "arguments, such as `TrainState.apply_gradients` of Flax Linen, cannot be used with it."
+            f"distribution of the current batch. Call {_USAGE}. `TrainState.apply_gradients` of "
+            "Flax Linen does not forward it; that of `fisher8_jax.heads.linen.TrainState` does."
         )
     if predict is not None and not callable(predict):
         raise TypeError(
