@@ -13,8 +13,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from fisher8_jax._fisher8 import fisher8
-from fisher8_jax.curvature import network_curvature
+from fisher8_jax.curvature import NetworkGradient, network_gradient
 from fisher8_jax.estimator._network import Network
 from fisher8_jax.families import Family
 from fisher8_jax.losses import make_objective
@@ -111,22 +110,22 @@ class _Natural:
 
 @dataclasses.dataclass(frozen=True)
 class _WholeNetwork:
-    """Put between network and loss: the curvature of the whole network on the batch."""
+    """The natural gradient of the whole network on a batch."""
 
     network: Network
 
     def __call__(
-        self, dist: Family, params: chex.ArrayTree, batch: Batch, settings: Settings
-    ) -> Family:
-        curvature = network_curvature(
+        self, params: chex.ArrayTree, batch: Batch, settings: Settings, state: chex.ArrayTree
+    ) -> NetworkGradient:
+        return network_gradient(
             self.network.predict,
             params,
             batch.inputs,
+            batch.targets,
             damping=settings.damping,
             where=batch.where,
             weights=batch.weights,
         )
-        return fisher8(dist, where=batch.where, curvature=curvature)
 
 
 def _nll(
@@ -158,7 +157,7 @@ def make_task(network: Network, method: Method, *, average: float) -> Task:
     """The task of one row; equal rows give equal tasks, which share their programs."""
     optimizer = _OPTIMIZERS[method.rule]
     if method.rule == "network":
-        return Task(network, _NLL, optimizer, correct=_WholeNetwork(network), average=average)
+        return Task(network, _FISHER8, optimizer, natural=_WholeNetwork(network), average=average)
     if method.rule == "adam_nll":
         return Task(network, _NLL, optimizer, average=average)
     return Task(network, _FISHER8, optimizer, average=average)

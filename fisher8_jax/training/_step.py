@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from fisher8_jax.curvature import NetworkGradient
 from fisher8_jax.families import Family
 from fisher8_jax.losses import Objective
 from fisher8_jax.transforms import track_average
@@ -85,8 +86,9 @@ class Task:
             `Objective`.
         optimizer: an Optax transformation from a lane's settings and the schedule's factor at this
             step. Ignore the factor if the transformation counts its steps itself.
-        correct: put between network and loss, `(dist, params, batch, settings) -> dist`; None for
-            nothing. An objective such as 'fisher8' has its correction inside.
+        natural: loss and natural gradient of the whole network on a batch, `(params, batch,
+            settings, optimizer state) -> NetworkGradient`, as `network_gradient` computes them; the
+            optimiser is told the divergence of the step. None differentiates the objective.
         penalty: a scalar of the parameters that is added to the loss; None for none.
         average: how many steps the average of the parameters looks back; None keeps none.
         readouts: more scalars to write down: pairs of a name and a function of the predictions
@@ -106,10 +108,18 @@ class Task:
     apply: Apply
     objective: Objective
     optimizer: Callable[[Settings, Array], optax.GradientTransformation]
-    correct: Callable[[Family, Params, Batch, Settings], Family] | None = None
+    natural: Callable[[Params, Batch, Settings, chex.ArrayTree], NetworkGradient] | None = None
     penalty: Callable[[Params], Array] | None = None
     average: float | None = None
     readouts: tuple[tuple[str, Callable[[Family, chex.ArrayTree], Array]], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.natural is not None and self.penalty is not None:
+            raise ValueError(
+                "`penalty` is part of the loss that is differentiated, and `natural` takes its "
+                "place: give one of them, and let the optimiser shrink parameters, as "
+                "`optax.add_decayed_weights` does."
+            )
 
     def full_optimizer(
         self, settings: Settings, factor: Array
@@ -205,12 +215,9 @@ def update(
 
     def loss_of(params: Params) -> tuple[Array, tuple[Family, Variables]]:
         dist, new_variables = predict(params)
-        corrected = dist
-        if task.correct is not None:
-            corrected = task.correct(dist, params, batch, lane.settings)
         values = task.objective.values(
             memory,
-            corrected,
+            dist,
             batch.targets,
             indices=batch.rows,
             key=key,
@@ -222,10 +229,21 @@ def update(
             loss = loss + task.penalty(params)
         return loss, (dist, new_variables)
 
-    (loss, (dist, variables)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
+    step_kl = None
+    if task.natural is None:
+        (loss, (dist, variables)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
+    else:
+        found = task.natural(params, batch, lane.settings, optimizer_state)
+        loss, gradients, dist = found.value, found.gradient, found.curvature.dist
+        step_kl = found.step_kl
     optimizer = task.full_optimizer(lane.settings, factor)
     updates, optimizer_state = optimizer.update(
-        gradients, optimizer_state, params, predict=lambda p: predict(p)[0], where=batch.where
+        gradients,
+        optimizer_state,
+        params,
+        predict=lambda p: predict(p)[0],
+        where=batch.where,
+        step_kl=step_kl,
     )
     params = optax.apply_updates(params, updates)
     readouts = {name: readout(dist, optimizer_state) for name, readout in task.readouts}

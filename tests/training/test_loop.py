@@ -1,18 +1,20 @@
 """The loop: against one written by hand, lanes alone and together, looks and early stop."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from fisher8_jax import Gaussian, fisher8_nll
+from fisher8_jax import Gaussian, fisher8_nll, network_gradient, network_optimizer
 from fisher8_jax.losses import make_objective
 from fisher8_jax.training import (
     Batch,
     Data,
     Feed,
     Lane,
+    Leaves,
     Plan,
     Schedule,
     Sources,
@@ -24,6 +26,7 @@ from fisher8_jax.training import (
     train,
     train_lanes,
     train_on_batches,
+    update,
 )
 from fisher8_jax.training._looks import held_out_nll, start_looks, take_look
 from fisher8_jax.training._loop import _train_on_batches
@@ -217,3 +220,31 @@ def test_training_stops_early_and_an_unjudged_lane_keeps_its_last_parameters():
     assert np.isnan(result.held_out_nll).all()
     last = jax.vmap(TASK.judged)(result.state.params, result.state.optimizer)
     jax.tree.map(np.testing.assert_array_equal, result.params, last)
+
+
+def test_a_step_of_the_whole_network_equals_the_library_s_functions():
+    def one(params, example):
+        return jax.tree.map(lambda leaf: leaf[0], predict(params, example[None]))
+
+    def natural(params, batch, damping, state):
+        return network_gradient(one, params, batch.inputs, batch.targets, damping=damping)
+
+    optimizer = network_optimizer(10)
+    task = Task(NETWORK, FISHER8, lambda damping, factor: optimizer, natural=natural)
+    data = make_data(8)
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0], jnp.float32), make_params(1))
+    batch = Batch(*(jnp.asarray(leaf, jnp.float32) for leaf in data[:2]))
+    leaves = Leaves(params, None, optimizer.init(params), ())
+    lane, nothing = Lane(0.1, jax.random.key(0)), jnp.zeros((), jnp.int32)
+    leaves, readouts = update(task, leaves, lane, batch, jnp.ones(()), nothing)
+    step = natural(params, batch, 0.1, None)
+    updates, _ = optimizer.update(
+        step.gradient, optimizer.init(params), params, step_kl=step.step_kl
+    )
+    chex.assert_trees_all_equal(leaves.params, optax.apply_updates(params, updates))
+    assert readouts["loss"] == step.value
+
+
+def test_a_penalty_beside_a_natural_gradient_is_refused():
+    with pytest.raises(ValueError, match="`penalty` is part of the loss"):
+        Task(NETWORK, FISHER8, sgd, natural=lambda *_: None, penalty=lambda params: 0.0)

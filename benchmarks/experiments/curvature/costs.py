@@ -78,6 +78,6 @@ def _sinusoid_program(method: str, batch: int, steps: int) -> Program:
     return _program(task, state, sources, lanes, schedule)
 
 
-def steps_for(costs: dict[str, Any], method: str, network_steps: int) -> int:
-    """How many steps of a method take as long as so many of the whole network."""
-    return round(network_steps * costs["network"][1] / costs[method][1])
+def steps_for(costs: dict[str, Any], method: str, adam_steps: int) -> int:
+    """How many steps of a method take as long as so many of Adam on the NLL."""
+    return round(adam_steps * costs["adam_nll"][1] / costs[method][1])

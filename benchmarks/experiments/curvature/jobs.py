@@ -1,6 +1,7 @@
 """The UCI jobs of the whole network: 100 published steps, and equal processor time."""
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,15 +53,16 @@ def run_steps(job: StepsJob, report: Report) -> None:
 
 
 def run_time(job: TimeJob, report: Report) -> None:
-    """One budget: choose a rate on held-out rows if there are several, then train on all rows."""
+    """One budget: choose rate and stopping point on held-out rows, then train on all rows."""
     prepared = load_prepared(job.data)
     task = make_task(job.method, SILU, job.steps)
-    result: dict = {"seconds_per_step": job.seconds}
+    trial = _held_out_trial(job, task, prepared, report)
+    result: dict = {"seconds_per_step": job.seconds, "stopped": trial.stopped(job.rates)}
     rate = 1.0
     if len(job.rates) > 1:
-        held_out_nll = _held_out_nll(job, task, prepared, report)
-        rate = job.rates[int(np.argmin(np.where(np.isfinite(held_out_nll), held_out_nll, np.inf)))]
-        result |= {"rate": rate, "held_out_nll": held_out_nll}
+        last = trial.held_out[-1].mean(axis=0)
+        rate = job.rates[int(np.argmin(last))]
+        result |= {"rate": rate, "held_out_nll": np.where(np.isfinite(last), last, np.nan)}
     lanes, params = _lanes(job.dataset, job.seed, (rate,)), _params(job, SILU, prepared)
     rows = [_batches(job, fold, n, job.steps) for fold, n in enumerate(prepared.train_rows)]
     looks = []
@@ -72,26 +74,44 @@ def run_time(job: TimeJob, report: Report) -> None:
     _write(job, result | looks[-1] | curve | {"steps_at_looks": steps_at_looks})
 
 
-def _held_out_nll(job: TimeJob, task: Task, prepared: Prepared, report: Report) -> np.ndarray:
-    """The mean held-out NLL of every rate, over the splits."""
+class Trial(NamedTuple):
+    """A training on all but the held-out rows; arrays of shape (looks, splits, rates)."""
+
+    held_out: np.ndarray  # infinite where training diverged
+    scores: dict[str, np.ndarray]
+
+    def stopped(self, rates: tuple[float, ...]) -> dict:
+        """Test scores at the look and the rate with the best held-out NLL, for every split."""
+        best = self.held_out.argmin(axis=0)
+        of_rates = self.held_out.min(axis=0).mean(axis=0)
+        index = int(np.argmin(of_rates))
+        looks, splits = best[:, index], np.arange(len(best))
+        scores = {name: values[looks, splits, index] for name, values in self.scores.items()}
+        return {"rate": rates[index], "looks": looks} | scores
+
+
+def _held_out_trial(job: TimeJob, task: Task, prepared: Prepared, report: Report) -> Trial:
+    """Trains with every rate on nine tenths of the rows and looks at the last tenth."""
     lanes = _lanes(job.dataset, job.seed, job.rates)
     first = jax.tree.map(
         lambda leaf: np.repeat(leaf, len(job.rates), axis=0), _params(job, SILU, prepared)
     )
-    fewest = min(prepared.train_rows)
-    size = round(HELD_OUT * fewest)
+    size = round(HELD_OUT * min(prepared.train_rows))
     orders = [
         generator("curvature", job.dataset, fold, job.seed, "held out").permutation(rows)
         for fold, rows in enumerate(prepared.train_rows)
     ]
     kept, held = [order[size:] for order in orders], np.stack([order[:size] for order in orders])
     rows = [rows[_batches(job, fold, len(rows), job.steps)] for fold, rows in enumerate(kept)]
-    params = None
+    shape = (SPLITS, len(job.rates))
+    held_out, scores = [], []
     for state, steps in _train(task, job, first, lanes, prepared.train, rows):
+        values = np.asarray(_held_out(task, state.params, lanes.source, prepared.train, held))
+        held_out.append(np.where(np.isfinite(values), values, np.inf).reshape(shape))
+        scores.append(score_lanes(task.apply, state.params, lanes.source, prepared))
         report(steps * SPLITS * len(job.rates))
-        params = state.params
-    values = _held_out(task, params, lanes.source, prepared.train, held)
-    return np.asarray(values).reshape(SPLITS, len(job.rates)).mean(axis=0)
+    stacked = {name: np.stack([s[name].reshape(shape) for s in scores]) for name in scores[0]}
+    return Trial(np.stack(held_out), stacked)
 
 
 def _train(task, job, params, lanes, sources, rows):

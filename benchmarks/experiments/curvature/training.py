@@ -5,14 +5,15 @@ from typing import NamedTuple
 
 import jax
 import optax
+from chex import ArrayTree
 from jax import Array
 
 from benchmarks.experiments.curvature.plan import max_kl
 from benchmarks.machinery.networks import Mlp, Params
-from fisher8_jax import Family, Gaussian, fisher8, fisher8_optimizer, network_curvature
+from fisher8_jax import Gaussian, fisher8_optimizer, network_gradient, network_optimizer
+from fisher8_jax.curvature import NetworkGradient
 from fisher8_jax.losses import make_objective
 from fisher8_jax.training import Batch, Task, plain_network
-from fisher8_jax.transforms import scale_by_kl_radius
 
 
 class Settings(NamedTuple):
@@ -34,14 +35,17 @@ class Predict:
 
 
 @dataclasses.dataclass(frozen=True)
-class Correct:
-    """The cotangent of the whole network in front of any loss."""
+class Natural:
+    """The natural gradient of the whole network, as users get it."""
 
     predict: Predict
 
-    def __call__(self, dist: Family, params: Params, batch: Batch, settings: Settings) -> Family:
-        curvature = network_curvature(self.predict, params, batch.inputs, damping=settings.damping)
-        return fisher8(dist, curvature=curvature)
+    def __call__(
+        self, params: Params, batch: Batch, settings: Settings, state: ArrayTree
+    ) -> NetworkGradient:
+        return network_gradient(
+            self.predict, params, batch.inputs, batch.targets, damping=settings.damping
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Optimizer:
         rate = settings.rate * factor
         match self.method:
             case "network":
-                return within_radius(self.max_kl, self.steps)
+                return network_optimizer(self.steps, max_kl=self.max_kl)
             case "radius":
                 return fisher8_optimizer(self.steps)
             case "sgd_fisher8":
@@ -67,23 +71,15 @@ class Optimizer:
                 return optax.adam(rate)
 
 
-def within_radius(first: float, steps: int) -> optax.GradientTransformation:
-    """The natural gradient itself, no step longer than a radius that falls to 0."""
-    radius = optax.polynomial_schedule(first, 0.0, power=2, transition_steps=steps)
-    return optax.chain(optax.scale(-1.0), scale_by_kl_radius(radius, mode="cap"))
-
-
 def make_task(method: str, network: Mlp, steps: int, first_radius: float | None = None) -> Task:
     """What the loop trains; `first_radius` only concerns the whole network."""
     predict = Predict(network)
     radius = max_kl(steps) if first_radius is None else first_radius
-    is_network = method == "network"
-    loss = "gaussian_nll" if is_network or method == "adam_nll" else "fisher8"
     return Task(
         apply=plain_network(predict),
-        objective=OBJECTIVES[loss],
+        objective=OBJECTIVES["gaussian_nll" if method == "adam_nll" else "fisher8"],
         optimizer=Optimizer(method, steps, radius),
-        correct=Correct(predict) if is_network else None,
+        natural=Natural(predict) if method == "network" else None,
     )
 
 
