@@ -23,7 +23,7 @@ from fisher8_jax.curvature._problem import Problem
 _EXACT = lax.Precision.HIGHEST
 
 
-_Iteration = tuple[Array, Array, Array, Array, Array]
+_Iteration = tuple[Array, Array, Array, Array, Array, Array]
 
 
 class Prepared(NamedTuple):
@@ -219,26 +219,37 @@ def _conjugate_gradients(
     max_iterations: int,
     tolerance: float,
 ) -> Array:
-    """The textbook iteration; ends where rounding leaves nothing to be gained."""
+    """The textbook iteration; ends where rounding leaves nothing to be gained.
+
+    That is where the curvature along a direction is lost in the rounding of the largest one seen:
+    a step along it would be of arbitrary length.
+    """
     target = tolerance**2 * dot(right, right)
+    smallest = float(jnp.finfo(right.dtype).eps)
 
     def is_unfinished(carry: _Iteration) -> Array:
-        squared, count = carry[3:]
+        squared, _, count = carry[3:]
         return (squared > target) & (count < max_iterations)
 
     def iterate(carry: _Iteration) -> _Iteration:
-        solution, residual, direction, squared, count = carry
+        solution, residual, direction, squared, largest, count = carry
         image = multiply(direction)
-        curved = dot(direction, image)
-        length = squared / jnp.where(curved > 0, curved, 1)
+        curved, size = dot(direction, image), dot(direction, direction)
+        curvature = curved / jnp.where(size > 0, size, 1)
+        largest = jnp.maximum(largest, curvature)
+        is_sound = (curvature > smallest * largest) & (curved > 0)
+        length = squared / jnp.where(is_sound, curved, 1)
         residual = residual - length * image
         new = dot(residual, residual)
         next_direction = residual + new / squared * direction
-        is_sound = (curved > 0) & jnp.isfinite(new)
+        is_sound &= jnp.isfinite(new)
         solution = jnp.where(is_sound, solution + length * direction, solution)
-        return solution, residual, next_direction, jnp.where(is_sound, new, 0), count + 1
+        left = jnp.where(is_sound, new, 0)
+        return solution, residual, next_direction, left, largest, count + 1
 
-    start = (jnp.zeros_like(right), right, right, dot(right, right), jnp.zeros((), jnp.int32))
+    squared = dot(right, right)
+    zeros, count = jnp.zeros_like(right), jnp.zeros((), jnp.int32)
+    start = (zeros, right, right, squared, jnp.zeros_like(squared), count)
     return lax.while_loop(is_unfinished, iterate, start)[0]
 
 

@@ -93,8 +93,9 @@ def test_any_family(case):
     both = jax.jit(
         lambda *args: [natural_gradient(predict_one, *args, fused=fused) for fused in (True, False)]
     )
-    for gradient in both(params, inputs, targets):
-        assert relative_error(gradient, reference) < 1e-9
+    small = narrow((params, inputs, targets))
+    for limit, args in ((1e-9, (params, inputs, targets)), (1e-4, small)):
+        assert max(relative_error(gradient, reference) for gradient in both(*args)) < limit
 
 
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "identity"])
@@ -110,3 +111,4 @@ def test_masks_and_weights(fused):
     step = jax.jit(functools.partial(natural_gradient, predict_one, fused=fused, **options))
     missing = jnp.where(where, targets, jnp.nan) if fused else targets
     assert relative_error(step(params, inputs, missing), reference) < 1e-9
+    assert relative_error(step(*narrow((params, inputs, missing))), reference) < 1e-4
