@@ -38,6 +38,7 @@ BENCHMARKS = {
     "radius": _experiment("radius", "The KL radius beside tuned learning rates."),
     "collapse": _experiment("collapse", "Does any training with all defaults collapse?"),
     "curvature": _experiment("curvature", "The whole network at equal processor time."),
+    "comparison": _experiment("comparison", "Fisher8 under several optimisers; their angles."),
     "damping": Benchmark(
         "experiments.damping.command",
         "Fixed damping beside Levenberg and Marquardt's.",

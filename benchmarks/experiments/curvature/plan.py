@@ -7,13 +7,15 @@
 
 One setting of the whole network serves all UCI sets and both budgets; rivals with a learning rate
 get the best of three, chosen on a tenth of the training rows, and are then trained on all of them.
-Damping and radius come from trials that had seen all eight sets, so the figures are favourable.
+Beside the end of that training stands the best of ten looks at the held-out tenth, for all methods.
+Damping and radius, the recipe's own, were chosen by held-out rows of the sets in SELECTION. An
+earlier setting (damping 0.1, radius 0.3) had been tried on all eight.
 """
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DAMPING = 0.1
+DAMPING = 0.3
 STEPS = 100
 BATCH = 32
 LOOKS = 10
@@ -24,12 +26,12 @@ RATES = (0.003, 0.01, 0.03)
 SELECTION = ("yacht", "energy", "kin8nm", "wine")
 
 # The budget is the processor time of so many steps of Adam on the NLL.
-BUDGETS = {"short": 320, "long": 3200}
+BUDGETS = {"short": 320, "long": 1600}
 
 
 def max_kl(steps: int) -> float:
-    """The first step's radius: long steps for a short budget, shorter ones for a long budget."""
-    return min(0.3, 100 / steps)
+    """The radius of `network_optimizer`, see `network_max_kl`."""
+    return min(1.0, 500 / steps)
 
 
 class Method(NamedTuple):
@@ -105,6 +107,7 @@ class TimeJob(NamedTuple):
         spec: dict[str, Any] = {"experiment": "time", "method": self.method}
         spec |= {"dataset": self.dataset, "budget": self.budget, "steps": self.steps}
         spec |= {"batch": BATCH, "activation": "silu", "rates": METHODS[self.method].rates}
+        spec |= {"held_out": HELD_OUT, "looks": LOOKS}
         if self.method == "network":
             spec |= {"damping": DAMPING, "max_kl": max_kl(self.steps)}
         return spec | {"seed": self.seed}

@@ -47,8 +47,8 @@ def run_sinusoid(job: SinusoidJob, report: Report) -> None:
 
 def draw_sources(job: SinusoidJob) -> Sources:
     """A common grid, noise of each seed's own; targets in units of their standard deviation."""
-    targets = _targets(job)
-    inputs = np.repeat(_scaled(job, GRID)[None, :, None], job.seeds, axis=0)
+    targets = draw_targets(job)
+    inputs = np.repeat(scaled_inputs(job, GRID)[None, :, None], job.seeds, axis=0)
     shift, scale = _units(targets)
     scaled = (targets - shift[:, None]) / scale[:, None]
     return Sources(jnp.asarray(inputs, jnp.float32), jnp.asarray(scaled, jnp.float32))
@@ -81,7 +81,8 @@ def draw_schedule(job: SinusoidJob) -> Schedule:
     return Schedule(np.stack(rows, axis=1), np.zeros(job.steps, bool), np.ones(job.steps))
 
 
-def _targets(job: SinusoidJob) -> np.ndarray:
+def draw_targets(job: SinusoidJob) -> np.ndarray:
+    """The targets of all seeds in the units of the data."""
     sigma = NOISES[job.noise](GRID)
     draws = [generator("sinusoid", job.noise, s, "noise").normal(size=POINTS) for s in _seeds(job)]
     return np.stack([true_mean(GRID) + sigma * draw for draw in draws])
@@ -95,14 +96,15 @@ def _units(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return targets.mean(axis=1), targets.std(axis=1)
 
 
-def _scaled(job: SinusoidJob, x: np.ndarray) -> np.ndarray:
+def scaled_inputs(job: SinusoidJob, x: np.ndarray) -> np.ndarray:
+    """What the network sees of `x`."""
     return x if job.inputs == "raw" else (x - GRID.mean()) / GRID.std()
 
 
 def _predict(job: SinusoidJob, params: Params, x: np.ndarray) -> list[Gaussian]:
     """The predictions of every seed in the units of the data."""
-    shift, scale = _units(_targets(job))
-    inputs = jnp.asarray(_scaled(job, x)[:, None], jnp.float32)
+    shift, scale = _units(draw_targets(job))
+    inputs = jnp.asarray(scaled_inputs(job, x)[:, None], jnp.float32)
     dists = jax.jit(jax.vmap(Predict(NETWORK), (0, None)))(params, inputs)
     return [
         jax.tree.map(lambda leaf, s=seed: leaf[s], dists).unscale(shift[seed], scale[seed])
@@ -148,7 +150,7 @@ def _result(job: SinusoidJob, params: Params, looks: list[dict[str, Any]]) -> di
         "rmse_over_training": rounded([look["rmse"] for look in looks]),
         "sigma_error_over_training": rounded([look["sigma_error"] for look in looks]),
         "x": rounded(GRID[SHOWN]),
-        "targets": rounded(_targets(job)[0][SHOWN]),
+        "targets": rounded(draw_targets(job)[0][SHOWN]),
         "mean": rounded(dist.mean),
         "std": rounded(dist.std),
         **{name: np.round([look[name] for look in looks], 2) for name in maps},

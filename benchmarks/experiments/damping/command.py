@@ -25,6 +25,7 @@ from fisher8_jax.curvature import adjust_damping, reduction_ratio
 CELL = "damping/levenberg"
 FIXED = (0.01, 0.1, 1.0, 10.0)
 START = 0.1
+MAX_KL = 0.3
 ROWS, BATCH, WIDTH = 1000, 64, 50
 
 
@@ -79,7 +80,7 @@ def train(problem: str, steps: int, adaptive: bool, damping: Array, seed: Array)
     """One training; the held-out NLL and the last damping."""
     data: Data = draw(problem, seed, ROWS)
     params = draw_params(jax.random.key(seed + 1000), data.inputs.shape[1])
-    optimizer = network_optimizer(steps)
+    optimizer = network_optimizer(steps, max_kl=MAX_KL)
 
     def step(carry: Any, key: Array) -> tuple[Any, None]:
         params, state, damping = carry
