@@ -16,6 +16,7 @@ from benchmarks.experiments.comparison.plan import (
     AngleJob,
     CostJob,
     RunJob,
+    SceneJob,
 )
 from benchmarks.experiments.curvature.plan import METHODS
 from benchmarks.experiments.uci.data import default_cache_dir, prepare
@@ -25,21 +26,26 @@ from benchmarks.machinery.data import add_data_argument
 from benchmarks.machinery.document import print_blocks
 from benchmarks.machinery.store import Store
 
+NAMES = (*ANGLE_SETTINGS, "scene")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The choice of problems and methods, and where things are."""
     add_data_argument(parser)
-    parser.add_argument("--problems", nargs="+", default=["all"], help=", ".join(ANGLE_SETTINGS))
+    parser.add_argument("--problems", nargs="+", default=["all"], help=", ".join(NAMES))
     parser.add_argument("--methods", nargs="+", default=["all"], help=", ".join(METHODS))
     add_run_arguments(parser, cache=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs what is missing and prints the tables."""
-    problems = check_names("problems", args.problems, tuple(ANGLE_SETTINGS))
+    problems = check_names("problems", args.problems, NAMES)
     methods = check_names("methods", args.methods, tuple(METHODS))
     store = Store(args.results)
     for problem in problems:
+        if problem == "scene":
+            _run("scene:run_scene", [SceneJob(args.results)], args, lambda job: 3)
+            continue
         if problem in PROBLEMS:
             _run("jobs:run_costs", [CostJob(problem, args.data_dir, args.results)], args)
             costs = store.read(f"comparison/costs-{problem}")

@@ -85,7 +85,9 @@ def write_best(job: RunJob, tried: list[dict[str, Any]]) -> None:
 
 def _train(job: RunJob, task: Task, problem: Problem, rate: float) -> dict[str, Any]:
     sources, lanes = _sources(problem), draw_lanes(job.problem, rate)
-    state = start(task, problem.params, None, lanes, sources)
+    # A copy, because the loop gives the memory of its state away.
+    first_params = jax.tree.map(jnp.array, problem.params)
+    state = start(task, first_params, None, lanes, sources)
     schedule = draw_schedule(job.problem, problem, job.steps)
     chunk = -(-job.steps // LOOKS)
     looks: dict[str, list[Any]] = {"held_out": [], "rmse": [], "nll": []}

@@ -2,6 +2,7 @@
 
     costs    processor time of a step of every method on one problem, all in turn
     runs     the same processor time for every method on a sinusoid and on rotated digits
+    scene    the same for a prediction at every pixel of a stereo pair, three methods
     angles   the directions of all methods at the same place, along one training
 
 The third problem, UCI tables, has its runs in the benchmark `curvature`. A tenth of the training
@@ -125,3 +126,34 @@ class AngleJob(NamedTuple):
     @property
     def command(self) -> str:
         return f"python -m benchmarks comparison --problems {self.problem}"
+
+
+class Scene(NamedTuple):
+    """How the stereo pair is trained."""
+
+    adam_steps: int = 150
+    seed: int = 0
+    width: int = 8
+    damping: float = 0.3
+    iterations: int = 10  # of conjugate gradients
+
+
+SCENE = Scene()
+
+
+class SceneJob(NamedTuple):
+    """Three methods on the stereo pair."""
+
+    results: Path
+
+    @property
+    def cell(self) -> str:
+        return "comparison/scene"
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return {"problem": "scene", **SCENE._asdict()}
+
+    @property
+    def command(self) -> str:
+        return "python -m benchmarks comparison --problems scene"

@@ -5,7 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.comparison.plan import ANGLE_SETTINGS, DIRECTIONS, LABELS, PROBLEMS
+from benchmarks.experiments.comparison.plan import (
+    ANGLE_SETTINGS,
+    DIRECTIONS,
+    LABELS,
+    PROBLEMS,
+    SCENE,
+)
 from benchmarks.experiments.curvature.report import mean_nll
 from benchmarks.experiments.uci.data import DATASETS
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
@@ -22,6 +28,9 @@ def section(store: Store) -> Section | None:
     blocks: list[Block] = []
     if found:
         blocks += [_table(found), Paragraph(_budgets(store))]
+    scene = store.read("comparison/scene")
+    if scene is not None:
+        blocks.append(_scene_table(scene))
     angles = _angles(store)
     if angles:
         blocks.append(_angle_table(angles))
@@ -81,8 +90,21 @@ def _budgets(store: Store) -> str:
         if costs is not None:
             seconds = setting.adam_steps * costs["adam_nll"][1]
             texts.append(f"{problem}: {seconds:.2g} s of processor time for each run")
-    words = "; ".join(texts)
-    return f"{words}; the UCI sets have the short budget of the section before."
+    texts.append("the UCI sets have the short budget of the section before")
+    return f"{'; '.join(texts)}."
+
+
+def _scene_table(scene: Result) -> Table:
+    rows = []
+    for row in scene["rows"]:
+        seconds, test = row["seconds_per_step"], row["test"]
+        figures = [f"{test['rmse']:.2f}", f"{test['nll']:.2f}", f"{test['ece']:.3f}"]
+        rows.append([LABELS[row["method"]], f"{1000 * seconds:.0f}", str(row["steps"]), *figures])
+    caption = (
+        "Stereo pair, a prediction for every pixel, the same processor time; the whole network by "
+        f"at most {SCENE.iterations} conjugate gradients a step"
+    )
+    return Table(caption, ["method", "ms a step", "steps", "RMSE", "NLL", "ECE"], rows)
 
 
 def _angles(store: Store) -> dict[str, Result]:

@@ -62,7 +62,7 @@ class Optimizer:
             case "network":
                 return network_optimizer(self.steps, max_kl=self.max_kl)
             case "radius":
-                return fisher8_optimizer(self.steps)
+                return fisher8_optimizer(self.steps, max_change=None, second_moment=None)
             case "sgd_fisher8":
                 return optax.sgd(rate)
             case "muon_fisher8":

@@ -45,8 +45,8 @@ def run_method(
     tried = [
         {
             "setting": setting,
-            "validation": _scores(dist, scene, scene.validation),
-            "test": _scores(dist, scene, scene.test),
+            "validation": scores_in(dist, scene, scene.validation),
+            "test": scores_in(dist, scene, scene.test),
         }
         for setting, dist in zip(settings, dists, strict=True)
     ]
@@ -56,7 +56,7 @@ def run_method(
     return row, dists[best]
 
 
-def _normalised(scene: Scene) -> tuple[np.ndarray, float, float]:
+def normalised(scene: Scene) -> tuple[np.ndarray, float, float]:
     """Targets with mean 0 and variance 1 over the training pixels, and what undoes it."""
     known = scene.disparity[scene.train]
     shift, scale = float(known.mean()), float(known.std())
@@ -68,18 +68,20 @@ def _train(
     scene: Scene, method: str, settings: tuple[float, ...], args: argparse.Namespace
 ) -> list[Gaussian]:
     """Per setting the prediction for the whole image, in pixels, after training."""
-    targets, shift, scale = _normalised(scene)
+    targets, shift, scale = normalised(scene)
     image, labels, mask = map(jnp.asarray, (scene.inputs, targets, scene.train))
     apply, params, variables = nnx_network(
         UNet(image.shape[-1], args.width, rngs=nnx.Rngs(args.seed))
     )
     task = Task(
-        apply, _objective(CHOSEN[method]), lambda setting, factor: _optimizer(method, setting, args)
+        apply,
+        objective_of(CHOSEN[method]),
+        lambda setting, factor: _optimizer(method, setting, args),
     )
     keys = jax.random.split(jax.random.key(args.seed), args.steps)
 
     def batch(key):
-        inputs, targets, where = _crops(key, image, labels, mask)
+        inputs, targets, where = crops(key, image, labels, mask)
         return jax.tree.map(lambda leaf: leaf[None, None], Batch(inputs, targets, where=where))
 
     @jax.jit
@@ -99,7 +101,7 @@ def _train(
     return [train(params, variables, jnp.asarray(setting)) for setting in settings]
 
 
-def _objective(method: Method) -> Objective:
+def objective_of(method: Method) -> Objective:
     """The mean over all pixels of a crop, known or not, as the loop means over the known ones."""
     objective = make_objective(method.loss, **dict(method.hyperparameters))
 
@@ -119,7 +121,7 @@ def _optimizer(
     return optax.with_extra_args_support(optax.adam(lambda count: setting * decay(count)))
 
 
-def _crops(key: Array, image: Array, labels: Array, mask: Array) -> tuple[Array, ...]:
+def crops(key: Array, image: Array, labels: Array, mask: Array) -> tuple[Array, ...]:
     """Random windows of the image, its targets and the mask of training pixels."""
     tops, lefts = (
         jax.random.randint(k, (BATCH_SIZE,), 0, n - c + 1)
@@ -134,7 +136,7 @@ def _crops(key: Array, image: Array, labels: Array, mask: Array) -> tuple[Array,
     return crop(image), crop(labels), crop(mask)
 
 
-def _scores(dist: Gaussian, scene: Scene, where: np.ndarray) -> dict[str, float]:
+def scores_in(dist: Gaussian, scene: Scene, where: np.ndarray) -> dict[str, float]:
     targets, mask = jnp.asarray(np.nan_to_num(scene.disparity)), jnp.asarray(where)
     metrics = {"rmse": rmse, "nll": nll, "ece": ece}
     return {
