@@ -2,12 +2,15 @@
 
 import pathlib
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from benchmarks.experiments.families import jobs as families
 from benchmarks.experiments.families.jobs import EVALUATE_EVERY
 from benchmarks.experiments.families.plan import Job
+from benchmarks.experiments.families.plan import WIDTH
 from benchmarks.experiments.families.problems import PROBLEMS
 from benchmarks.experiments.families.report import counts, section
 from benchmarks.machinery.document import table_lines
@@ -71,6 +74,20 @@ def test_a_new_setting_keeps_the_other_side(tmp_path):
     assert families._known_adam(store, job) == {"adam": {"planned": 5}}
     store.write(job.cell, spec=job.spec | {"seeds": [1]}, result=old, provenance={})
     assert families._known_adam(store, job) == {}
+
+
+def test_networks_start_where_the_problem_says():
+    problem = next(problem for problem in PROBLEMS.values() if problem.start)
+    params = families._initial(problem, jax.random.key(0))
+    assert [weights.shape[0] for weights, _ in params] == [2, WIDTH, WIDTH]
+    silent = [*params[:-1], (0 * params[-1][0], params[-1][1])]
+    dist = families._network(problem, silent, jnp.ones((1, 2)))
+    expected = problem.distribution(jnp.asarray([problem.start]))
+    jax.tree.map(np.testing.assert_array_equal, dist, expected)
+    hidden = np.tanh(np.tanh(np.ones((1, 2)) @ params[0][0]) @ params[1][0])
+    outputs = problem.distribution(jnp.asarray(hidden @ params[2][0] + params[2][1]))
+    dist = families._network(problem, params, jnp.ones((1, 2)))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), dist, outputs)
 
 
 def test_the_docs_show_the_stored_table():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.experiments.radius import jobs as radius_jobs
-from benchmarks.experiments.radius.claims import RadiusResults
+from benchmarks.experiments.radius.claims import ECE_MARGIN, RadiusResults
 from benchmarks.experiments.radius.plan import VARIANTS, RadiusJob
 from benchmarks.experiments.radius.report import section
 from benchmarks.experiments.uci.data import DATASETS
@@ -61,6 +61,19 @@ def test_verdicts_follow_the_scores(tmp_path, values, holds):
     assert [v.holds for v in results.verdicts_of_steps()] == [holds] * 24
     assert [v.holds for v in results.verdicts_of_cap()] == [holds] * 16
     assert [v.holds for v in results.verdicts_of_epochs("epochs", "last")] == [holds] * 16
+
+
+def test_a_tie_is_no_win_but_within_the_margin_of_the_calibration_error(tmp_path):
+    published = RadiusResults(Store(tmp_path))
+    scores = {name: published.rival("sgd", "yacht", name).value for name in ("rmse", "nll", "ece")}
+    store = Store(tmp_path)
+    write_cells(store, "steps", scores | {"ece": scores["ece"] + 0.9 * ECE_MARGIN})
+    verdicts = RadiusResults(store).verdicts_of_steps()
+    assert [(v.metric, v.holds) for v in verdicts if v.dataset == "yacht"] == [
+        ("rmse", False),
+        ("nll", False),
+        ("ece", True),
+    ]
 
 
 def test_the_rival_is_the_best_published_figure(tmp_path):
