@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.experiments.families import jobs as families
 from benchmarks.experiments.families.jobs import EVALUATE_EVERY
-from benchmarks.experiments.families.plan import Job
-from benchmarks.experiments.families.plan import WIDTH
+from benchmarks.experiments.families.plan import WIDTH, Job
 from benchmarks.experiments.families.problems import PROBLEMS
 from benchmarks.experiments.families.report import counts, section
 from benchmarks.machinery.document import table_lines
@@ -76,6 +75,7 @@ def test_a_new_setting_keeps_the_other_side(tmp_path):
     assert families._known_adam(store, job) == {}
 
 
+@pytest.mark.usefixtures("float32")
 def test_networks_start_where_the_problem_says():
     problem = next(problem for problem in PROBLEMS.values() if problem.start)
     params = families._initial(problem, jax.random.key(0))
