@@ -50,6 +50,11 @@ BENCHMARKS = {
     "doctor": _experiment("doctor", "False alarms and hits of the doctor."),
     "dense": _experiment("dense", "Disparity of every pixel of a stereo pair."),
     "tables": _experiment("tables", "The estimator beside boosted trees on 23 tables."),
+    "estimator_speed": Benchmark(
+        "costs.estimator_speed",
+        "Processor seconds of the estimator from the first call on.",
+        "costs.estimator_speed",
+    ),
     "overhead": Benchmark(
         "costs.overhead", "Cost of Fisher8 in a compiled training step.", "costs.overhead"
     ),

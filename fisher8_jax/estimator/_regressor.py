@@ -77,7 +77,8 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
         batch_size: rows per step.
         validation_fraction: the part of the rows that each member holds out.
-        patience: training stops after this fraction of `max_steps` without a better held-out NLL.
+        patience: training stops after this fraction of `max_steps` without a better held-out NLL,
+            and sooner if the best came early; 1 or more makes all steps.
         random_state: an integer for the same result every time.
         show_progress: True draws a progress bar, if the output is a terminal or a notebook and rich
             is installed.

@@ -21,7 +21,7 @@ _FEWEST_STEPS, _MOST_STEPS = 5000, 12_000
 def check_setup(estimator: Any, rows: int) -> Setup:
     """The checked hyper-parameters of an estimator for so many rows."""
     batch = check_count("batch_size", estimator.batch_size)
-    size = estimator.max_kl
+    size, patience = estimator.max_kl, check_setting("patience", estimator.patience, above=0)
     return Setup(
         members=check_count("n_members", estimator.n_members),
         hidden=check_hidden(estimator.hidden_layer_sizes),
@@ -34,9 +34,9 @@ def check_setup(estimator: Any, rows: int) -> Setup:
                 "validation_fraction", estimator.validation_fraction, above=0, below=1
             ),
             looks=_LOOKS,
-            patience=check_setting("patience", estimator.patience, above=0),
+            patience=patience,
             average=_AVERAGED_STEPS,
-            eager=True,
+            eager=patience < 1,  # who gives more wants all steps
         ),
         show_progress=bool(estimator.show_progress),
         checkpoint_dir=check_folder(estimator.checkpoint_dir, estimator.random_state),

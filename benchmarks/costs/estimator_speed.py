@@ -1,0 +1,123 @@
+"""Processor seconds of the estimator with its default settings, from the first call on.
+
+Every item but the last begins without compiled programs, as a new process would: JAX's caches are
+cleared, and the persistent one is off. Seconds are those of all threads of this process, so other
+programs on the machine disturb them little.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from benchmarks.machinery.console import progress
+from benchmarks.machinery.document import Paragraph, Section, Table, print_blocks
+from benchmarks.machinery.provenance import machine, provenance
+from benchmarks.machinery.store import DEFAULT_RESULTS, Store
+
+CELL = "estimator_speed/cpu"
+COLUMNS = 8
+
+
+class Item(NamedTuple):
+    """What is timed."""
+
+    limit: float
+    """Processor seconds that were set as a goal."""
+    is_cold: bool
+
+
+ITEMS = {
+    "first fit, 500 rows": Item(5, is_cold=True),
+    "second fit, 430 rows": Item(1.5, is_cold=False),
+    "first fit, 50,000 rows": Item(25, is_cold=True),
+    "GridSearchCV, 4 settings, 3 folds, 500 rows": Item(15, is_cold=True),
+    "predict_interval, 200,000 rows, after a first call": Item(3, is_cold=False),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the result goes."""
+    parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS)
+    parser.add_argument("--table", action="store_true", help="only print what is there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures all items, stores the seconds and prints them."""
+    store = Store(args.results)
+    if not args.table:
+        result = {"seconds": measure(), "machine": machine()}
+        origin = provenance("python -m benchmarks estimator_speed")
+        store.write(CELL, spec={"columns": COLUMNS}, result=result, provenance=origin)
+    found = section(store)
+    print_blocks(found.blocks if found else [])
+    return 0
+
+
+def measure() -> dict[str, float]:
+    """Processor seconds of every item."""
+    warnings.simplefilter("ignore")
+    jax.config.update("jax_enable_compilation_cache", False)
+    seconds, programs = {}, make_programs()
+    with progress("Estimator", len(ITEMS)) as advance:
+        for title, item in ITEMS.items():
+            if item.is_cold:
+                jax.clear_caches()
+            began = time.process_time()
+            programs[title]()
+            seconds[title] = time.process_time() - began
+            advance(1)
+    return seconds
+
+
+def make_data(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Noise that grows along one column, a mean that bends along others."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(rows, COLUMNS))
+    noise = 0.3 * np.exp(0.5 * inputs[:, 3]) * rng.normal(size=rows)
+    return inputs, np.sin(inputs[:, 0]) + 0.5 * inputs[:, 1] * inputs[:, 2] + noise
+
+
+def make_programs() -> dict[str, Callable[[], object]]:
+    """What is run for every item; the second and the last use programs of what came before."""
+    from sklearn.model_selection import GridSearchCV
+
+    from fisher8_jax.estimator import SCORERS, Fisher8Regressor
+
+    def model() -> Fisher8Regressor:
+        return Fisher8Regressor(random_state=0, show_progress=False)
+
+    def search() -> None:
+        grid = {"max_kl": [0.03, 0.05, 0.1, 0.2]}
+        found = GridSearchCV(model(), grid, scoring=SCORERS["neg_nll"], cv=3).fit(*make_data(500))
+        fitted.append(found.best_estimator_)
+        fitted[0].predict_interval(many[:512])
+
+    fitted: list[Fisher8Regressor] = []
+    many = make_data(200_000)[0]
+    programs = (
+        lambda: model().fit(*make_data(500)),
+        lambda: model().fit(*make_data(430, seed=1)),
+        lambda: model().fit(*make_data(50_000)),
+        search,
+        lambda: fitted[0].predict_interval(many),
+    )
+    return dict(zip(ITEMS, programs, strict=True))
+
+
+def section(store: Store) -> Section | None:
+    """What was measured; None if nothing was."""
+    (cell,) = list(store.cells("estimator_speed")) or (None,)
+    if cell is None:
+        return None
+    load = cell["result"]["machine"]["load"]
+    seconds = cell["result"]["seconds"]
+    rows = [[title, f"{seconds[title]:.2f}", f"{item.limit:g}"] for title, item in ITEMS.items()]
+    table = Table("Processor seconds of the estimator", ["what", "seconds", "goal"], rows)
+    words = f"First fits compile from nothing. The machine's load was {load}."
+    return Section("Speed of the estimator", [table, Paragraph(words)])
