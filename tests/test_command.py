@@ -9,9 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fisher8_jax import Gaussian
 from fisher8_jax.command import main
 from fisher8_jax.command._errors import CommandError
+from fisher8_jax.command._fit import join_rows
 from fisher8_jax.command._tables import columns_of_model, read_table, split_target
+from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import Fisher8Regressor
 
 ROWS = 80
@@ -123,6 +126,17 @@ def test_few_rows_are_read_as_the_kinds_of_the_training(fitted, tmp_path):
     (tmp_path / "bad.csv").write_text("size,colour,open,when\nlarge,red,True,2024-05-01\n")
     with pytest.raises(CommandError, match=r"'size' held numbers in the training.*'large'"):
         columns_of_model(read_table(tmp_path / "bad.csv"), model)
+
+
+def test_folds_with_other_numbers_of_members_are_joined():
+    rng = np.random.default_rng(0)
+    one, two = (
+        Mixture(Gaussian(*rng.normal(size=(2, members, 5)).astype(np.float32)))
+        for members in (2, 3)
+    )
+    joined, targets = join_rows([one, two]), rng.normal(size=10).astype(np.float32)
+    expected = np.concatenate([one.nll(targets[:5]), two.nll(targets[5:])])
+    np.testing.assert_allclose(joined.nll(targets), expected, rtol=1e-5)
 
 
 def run(capsys, *words):

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -80,7 +81,7 @@ def cross_validate(
         found = permutation_importance(one, rows, values[test], n_repeats=1, random_state=number)
         importances.append(found)
         places.append(test)
-    joined = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
+    joined = join_rows(parts)
     order, scaler = np.concatenate(places), model.scaler_
     # Metrics work in float32, which has no digits left for targets far from 0.
     standard = jnp.asarray((values[order] - scaler.shift) / scaler.scale, jnp.float32)
@@ -99,6 +100,17 @@ def cross_validate(
         importance=_mean_importance(importances),
         diagnosis=doctor(joined, standard),
     )
+
+
+def join_rows(parts: list[Mixture]) -> Mixture:
+    """The rows of all parts; members are repeated where another part has more of them."""
+    numbers = [len(jax.tree.leaves(part)[0]) for part in parts]
+    common = math.lcm(*numbers)
+    repeated = [
+        jax.tree.map(lambda leaf, times=common // number: np.repeat(leaf, times, axis=0), part)
+        for part, number in zip(parts, numbers, strict=True)
+    ]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *repeated)
 
 
 def _in_units_of_data(scores: Evaluation, scale: float) -> Evaluation:

@@ -41,12 +41,12 @@ footer { color: #777; font-size: 0.85rem; margin-top: 3rem; }
 """
 
 _CALIBRATION = (
-    "<p>Left: the share of targets below each predicted quantile; the diagonal is right. Right: "
+    "<p>First: the share of targets below each predicted quantile; the diagonal is right. Second: "
     "where in its predicted distribution each target lies; flat is right.</p>"
 )
 _RESIDUALS = (
-    "<p>Left: errors against the spread that was predicted; the diamonds should lie on the line. "
-    "Right: errors inside and outside their 90 % intervals.</p>"
+    "<p>First: errors against the spread that was predicted; the diamonds should lie on the line. "
+    "Second: errors inside and outside their 90 % intervals.</p>"
 )
 
 
