@@ -59,6 +59,7 @@ METHODS = {
     "network": Method("network", size=0.1, damping=0.1),
     "network_damped": Method("network", size=0.1, damping=1.0),
     "adam_nll": Method("adam_nll", size=0.001),
+    "adam_nll_fast": Method("adam_nll", size=0.01),
 }
 
 # What is tried by default. A second rule takes a second program, whose compilation would cost more

@@ -66,10 +66,10 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             whose support fits the targets and keeps the one with the lowest held-out NLL.
         methods: how members are trained, one or several of 'network' (the natural gradient of the
             whole network), 'network_damped' (the same with more damping), 'adam' (Fisher8 with
-            Adam), 'radius' (Fisher8 with momentum and a KL radius) and 'adam_nll' (Adam on the
-            plain NLL, for comparison). Of several the one with the lowest held-out NLL is kept, and
-            the members of others that are not worse by more than its standard error. 'auto' tries
-            the first two, and from 4,000 rows on the third, too.
+            Adam), 'radius' (Fisher8 with momentum and a KL radius), 'adam_nll' and 'adam_nll_fast'
+            (Adam on the plain NLL, for comparison). Of several the one with the lowest held-out NLL
+            is kept, and the members of others that are not worse by more than its standard error.
+            'auto' tries the first two, and from 4,000 rows on the third, too.
         n_members: networks trained by each method.
         hidden_layer_sizes: the widths of the hidden layers.
         max_kl: how far the longest step moves the predictions, in nats; None for the choice of each
