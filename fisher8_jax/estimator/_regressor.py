@@ -76,7 +76,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             method. Has no part in 'adam'.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
         batch_size: rows per step.
-        validation_fraction: the part of the rows that each member holds out.
+        validation_fraction: the part of the rows that each member holds out, at most 2,000 rows.
         patience: training stops after this fraction of `max_steps` without a better held-out NLL,
             and sooner if the best came early; 1 or more makes all steps.
         random_state: an integer for the same result every time.

@@ -12,7 +12,8 @@ from fisher8_jax.training import Plan
 # The average of parameters over about this many steps is what is judged and kept.
 _AVERAGED_STEPS = 100.0
 
-_LOOKS = 50
+# So many rows tell how good a network is, and every look costs a pass over them.
+_LOOKS, _MOST_HELD_OUT = 50, 2000
 
 # What 'auto' chooses between: 50 passes over the rows.
 _FEWEST_STEPS, _MOST_STEPS = 5000, 12_000
@@ -22,6 +23,7 @@ def check_setup(estimator: Any, rows: int) -> Setup:
     """The checked hyper-parameters of an estimator for so many rows."""
     batch = check_count("batch_size", estimator.batch_size)
     size, patience = estimator.max_kl, check_setting("patience", estimator.patience, above=0)
+    fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
     return Setup(
         members=check_count("n_members", estimator.n_members),
         hidden=check_hidden(estimator.hidden_layer_sizes),
@@ -30,9 +32,7 @@ def check_setup(estimator: Any, rows: int) -> Setup:
         plan=Plan(
             steps=_check_steps(estimator.max_steps, rows, batch),
             batch_size=batch,
-            held_out=check_setting(
-                "validation_fraction", estimator.validation_fraction, above=0, below=1
-            ),
+            held_out=min(fraction, _MOST_HELD_OUT / rows),
             looks=_LOOKS,
             patience=patience,
             average=_AVERAGED_STEPS,

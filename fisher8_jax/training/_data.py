@@ -84,6 +84,7 @@ class Feed:
         self.folds = folds
         self.batch_size = batch_size
         self.seed = seed
+        self._orders: list[dict[int, np.ndarray]] = [{} for _ in folds.train]
 
     @property
     def lanes(self) -> int:
@@ -100,9 +101,12 @@ class Feed:
     def batches(self, first: int, steps: int) -> Batch:
         """The batches from step `first` on; every leaf of shape (steps, lanes, batch, ...)."""
         rows = [
-            batch_rows(self.seed, train, lane=lane, batch=self.batch_size, first=first, steps=steps)
+            batch_rows(
+                self.seed, train, lane=lane, batch=self.batch_size, first=first, steps=steps,
+                kept=self._orders[lane],
+            )
             for lane, train in enumerate(self.folds.train)
-        ]
+        ]  # fmt: skip
         return self._gather(np.stack(rows, axis=1))
 
     def held_out_blocks(self) -> list[Batch]:

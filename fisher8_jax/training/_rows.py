@@ -70,7 +70,14 @@ def make_folds(
 
 
 def batch_rows(
-    seed: int, train_rows: np.ndarray, *, lane: int, batch: int, first: int, steps: int
+    seed: int,
+    train_rows: np.ndarray,
+    *,
+    lane: int,
+    batch: int,
+    first: int,
+    steps: int,
+    kept: dict[int, np.ndarray] | None = None,
 ) -> np.ndarray:
     """The rows of steps `first` to `first + steps` of one lane, from shuffled epochs.
 
@@ -78,6 +85,16 @@ def batch_rows(
     a training that is resumed sees the same batches. Partial batches at the end of an epoch are
     left out; if there are fewer rows than a batch holds, all of them are in every batch, followed
     by -1.
+
+    Args:
+        seed: decides the orders, with lane and epoch.
+        train_rows: the numbers of the lane's rows.
+        lane: which one.
+        batch: rows per step.
+        first: the number of steps before.
+        steps: how many are wanted.
+        kept: the orders of epochs that the last call needed, for the next one: a long epoch is
+            not shuffled again for every few steps.
 
     Example:
         >>> import numpy as np
@@ -89,12 +106,18 @@ def batch_rows(
     used = min(batch, number)
     per_epoch = number // used
     epochs = range(first // per_epoch, (first + max(steps, 1) - 1) // per_epoch + 1)
-    orders = [
-        np.random.default_rng((seed, lane, epoch)).permutation(train_rows)[: per_epoch * used]
+    known = {} if kept is None else dict(kept)
+    orders = {
+        epoch: known[epoch]
+        if epoch in known
+        else np.random.default_rng((seed, lane, epoch)).permutation(train_rows)[: per_epoch * used]
         for epoch in epochs
-    ]
+    }
+    if kept is not None:
+        kept.clear()
+        kept.update(orders)
     skipped = first - epochs[0] * per_epoch
-    rows = np.concatenate(orders).reshape(-1, used)[skipped : skipped + steps]
+    rows = np.concatenate(list(orders.values())).reshape(-1, used)[skipped : skipped + steps]
     return np.pad(rows, ((0, 0), (0, batch - used)), constant_values=-1).astype(np.int32)
 
 

@@ -96,3 +96,20 @@ def test_looks_are_closer_at_first_and_end_with_the_last_step():
 def test_bad_plans_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         Plan(**({"steps": 10} | settings))
+
+
+def test_kept_orders_change_nothing():
+    train, kept = np.arange(50), {}
+    calls = [(0, 3), (3, 10), (13, 1), (2, 4)]  # across epochs, and back
+    for first, steps in calls:
+        given = {"lane": 1, "batch": 8, "first": first, "steps": steps}
+        again = batch_rows(7, train, **given, kept=kept)
+        np.testing.assert_array_equal(again, batch_rows(7, train, **given))
+        assert len(kept) <= 3
+
+
+def test_an_eager_plan_waits_for_half_of_what_was_done():
+    plan = Plan(steps=1000, patience=0.3, eager=True)
+    assert [plan.patience_after(step) for step in (10, 300, 900)] == [100, 150, 300]
+    assert Plan(steps=1000, patience=0.3).patience_after(10) == 300
+    assert Plan(steps=1000, patience=None, eager=True).patience_after(10) == float("inf")
