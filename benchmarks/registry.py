@@ -55,6 +55,7 @@ BENCHMARKS = {
         "Processor seconds of the estimator from the first call on.",
         "costs.estimator_speed",
     ),
+    "recipes": _experiment("recipes", "One new line in three kinds of other code."),
     "overhead": Benchmark(
         "costs.overhead", "Cost of Fisher8 in a compiled training step.", "costs.overhead"
     ),

@@ -1,0 +1,1 @@
+"""The programs of other code bases with one new line, with and without it."""
