@@ -1,6 +1,8 @@
 """What notebooks show: tables and notes that take the colours of the page, dark or light."""
 
+import functools
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 # Between black and white in lightness, so that they stand out from either; the word says it, too.
@@ -29,11 +31,12 @@ def note(kind: str, title: str, paragraphs: Iterable[str]) -> str:
     """A heading with its kind, and paragraphs, behind a coloured line; every text is escaped.
 
     Example:
-        >>> note("error", "a > b", ["c"]).partition("<b>")[2]
-        'error: a &gt; b</b><p>c</p></div>'
+        >>> note("error", "a > b", ["Use `c`."]).partition("<b>")[2]
+        'error: a &gt; b</b><p>Use <code>c</code>.</p></div>'
     """
     mark = f"border-left:4px solid {_MARKS[kind]};padding-left:0.8em;margin:0.6em 0"
-    body = "".join(f"<p>{html.escape(text)}</p>" for text in paragraphs)
+    code = functools.partial(re.sub, r"`([^`]+)`", r"<code>\1</code>")
+    body = "".join(f"<p>{code(html.escape(text))}</p>" for text in paragraphs)
     return f'<div style="{mark}"><b>{html.escape(f"{kind}: {title}")}</b>{body}</div>'
 
 
