@@ -33,6 +33,7 @@ def test_every_rate_and_seed_is_trained_both_ways(tmp_path, monkeypatch):
     assert result["corrected"][0] == [10.001, 11.001]
     plain, corrected = report.table(Store(tmp_path)).rows
     assert plain[2] == "**0.501 (0.001 to 1.001)**"
+    assert corrected[2].startswith("**10.501")
     assert plain[-1] == corrected[-1] == "diverged"
     assert "| neural process | plain NLL |" in (tmp_path / "table.txt").read_text()
 

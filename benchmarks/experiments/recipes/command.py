@@ -52,14 +52,16 @@ def run(args: argparse.Namespace) -> int:
 
 def measure(name: str, seeds: int, steps: int | None) -> dict[str, Any]:
     """Held-out NLL without and with the line: a list over rates of lists over seeds."""
-    example = importlib.import_module(f"examples.{name}")
-    options = {} if steps is None else {"steps": steps}
+    recipe = RECIPES[name]
+    example = importlib.import_module(f"examples.{recipe.program}")
+    options = dict(recipe.options) if steps is None else {**recipe.options, "steps": steps}
 
-    def train(corrected: bool, rate: float, seed: int) -> float | None:
+    def train(way: str, rate: float, seed: int) -> float | None:
+        corrected = way == "corrected"
         nll = example.main(corrected=corrected, learning_rate=rate, seed=seed, **options)
         return float(nll) if np.isfinite(nll) else None
 
     return {
-        key: [[train(corrected, rate, seed) for seed in range(seeds)] for rate in RATES]
-        for key, corrected in (("plain", False), ("corrected", True))
+        way: [[train(way, rate, seed) for seed in range(seeds)] for rate in RATES]
+        for way in recipe.ways
     }

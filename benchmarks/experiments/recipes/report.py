@@ -1,17 +1,32 @@
 """The recipes' section of the report: held-out NLL with and without the one new line."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.machinery.document import Paragraph, Section, Table
 from benchmarks.machinery.store import Store
 
+
+class Recipe(NamedTuple):
+    """A program of `examples/`, its label, options for its `main`, and the ways it is trained."""
+
+    program: str
+    label: str
+    options: Mapping[str, float] = {}
+    ways: tuple[str, ...] = ("plain", "corrected")
+
+
 RECIPES = {
-    "pets_ensemble": "probabilistic ensemble",
-    "behaviour_cloning": "behaviour cloning",
-    "neural_process": "neural process",
+    "pets_ensemble": Recipe("pets_ensemble", "probabilistic ensemble"),
+    "behaviour_cloning": Recipe("behaviour_cloning", "behaviour cloning"),
+    "neural_process": Recipe("neural_process", "neural process"),
+    "neural_process_gentle": Recipe(
+        "neural_process", "neural process, weaker pull", {"pull": 0.1}, ("corrected",)
+    ),
 }
+WORDS = {"plain": "plain NLL", "corrected": "with `fisher8`"}
 
 
 def section(store: Store) -> Section | None:
@@ -27,18 +42,17 @@ def section(store: Store) -> Section | None:
 
 
 def table(store: Store) -> Table | None:
-    """A row per program and way, the learning rates side by side; the best of a program in bold."""
+    """A row per program and way, the learning rates side by side; the best of a row in bold."""
+    cells = {cell["spec"]["recipe"]: cell for cell in store.cells("recipes")}
     rows, rates = [], []
-    for name, label in RECIPES.items():
-        cell = next((c for c in store.cells("recipes") if c["spec"]["recipe"] == name), None)
-        if cell is None:
+    for name, recipe in RECIPES.items():
+        if name not in cells:
             continue
-        rates = cell["spec"]["rates"]
-        means = {key: [_mean(v) for v in cell["result"][key]] for key in ("plain", "corrected")}
-        best = min(min(values) for values in means.values())
-        for key, words in (("plain", "plain NLL"), ("corrected", "with `fisher8`")):
-            texts = [_text(v, best) for v in cell["result"][key]]
-            rows.append([label, words, *texts])
+        rates = cells[name]["spec"]["rates"]
+        for way in recipe.ways:
+            values = cells[name]["result"][way]
+            best = min(_mean(seeds) for seeds in values)
+            rows.append([recipe.label, WORDS[way], *(_text(seeds, best) for seeds in values)])
     if not rows:
         return None
     header = ["program", "loss", *(f"rate {rate:g}" for rate in rates)]
