@@ -40,8 +40,10 @@ nitpicky = False
 exclude_patterns = ["_build", "gallery_source"]
 
 
-# Every picture of the gallery looks like those of the pages: nothing resets this afterwards.
-style().__enter__()
+# Every picture of the gallery looks like those of the pages. The context is kept: one that nobody
+# holds is closed at once.
+_in_style = style()
+_in_style.__enter__()
 
 # The programs are run while building, so their output and pictures are always true.
 sphinx_gallery_conf = {

@@ -101,10 +101,10 @@ print(evaluate(dist, test_y))
 grid = jnp.linspace(-1, 1, 200)[:, None]
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(6.5, 8), layout="constrained")
 top.plot(test_x[:, 0], test_y, ".", color="0.7", markersize=3, zorder=0)
-plot_fit(network(grid), grid[:, 0], ax=top)
 truth, spread = jnp.sin(4 * grid[:, 0]), 0.05 + 0.25 * (1 + grid[:, 0])
 for sign in (-2, 2):
     top.plot(grid[:, 0], truth + sign * spread, "k--", linewidth=1)
+plot_fit(network(grid), grid[:, 0], ax=top)
 plot_reliability(dist, test_y, ax=bottom)
 plt.show()
 

@@ -86,6 +86,7 @@ def legend_above_data(ax: Axes) -> None:
     Outside of the axes it would be cut off by figures without a layout, or meet the title. Limits
     that the caller has set stay as they are; others are free to follow what is drawn later.
     """
+    ax.apply_aspect()  # equal scales may leave less width than there is
     frame = ax.get_window_extent()
     for columns in range(len(ax.get_legend_handles_labels()[1]), 0, -1):
         legend = ax.legend(loc="upper center", ncols=columns, frameon=False, fontsize="small")
