@@ -27,7 +27,7 @@ def run_costs(job: CostJob, report: Report) -> None:
     steps, seeds = setting.cost_steps, setting.seeds
     programs = {}
     for method in METHODS:
-        task = make_task(method, problem.network, 1000)
+        task = make_task(method, problem.network, 1000, setting.cap)
         sources, lanes = _sources(problem), draw_lanes(job.problem, 1e-4)
         schedule = draw_schedule(job.problem, problem, steps)
         state = start(task, problem.params, None, lanes, sources)
@@ -54,7 +54,7 @@ def _timed(task: Task, state: Any, sources: Sources, lanes: Lane, schedule: Sche
 def run_method(job: RunJob, report: Report) -> None:
     """Trains with every rate and keeps the one with the best last NLL on held-out rows."""
     problem = load_problem(job.problem, job.data)
-    task = make_task(job.method, problem.network, job.steps)
+    task = make_task(job.method, problem.network, job.steps, PROBLEMS[job.problem].cap)
     tried = []
     for rate in job.rates:
         tried.append(_train(job, task, problem, rate))

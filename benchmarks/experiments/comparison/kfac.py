@@ -73,6 +73,7 @@ def make_optimizer(network: Mlp, damping: float) -> Any:
         use_adaptive_damping=True,
         initial_damping=damping,
         inverse_update_period=INVERSES_EVERY,
+        num_burnin_steps=0,
         multi_device=False,
     )
 

@@ -38,10 +38,11 @@ class Setting(NamedTuple):
     cost_steps: int  # in one timed call
     angle_steps: int
     angle_rate: float
+    cap: float | None = None  # the whole network's radius in the mode 'cap'; None: the recipe's
 
 
 PROBLEMS = {
-    "sinusoid": Setting(4000, 100, 3, 0.03, 40, 1000, 0.003),
+    "sinusoid": Setting(8400, 100, 2, 0.03, 40, 1000, 0.003, 0.1),
     "digits": Setting(150, 128, 1, 0.3, 2, 60, 0.001),
 }
 COST_ROUNDS = 7
@@ -96,7 +97,8 @@ class RunJob(NamedTuple):
         spec: dict[str, Any] = {"problem": self.problem, "method": self.method, "steps": self.steps}
         spec |= {"batch": setting.batch, "seeds": setting.seeds, "rates": self.rates}
         if self.method == "network":
-            spec |= {"damping": setting.damping, "max_kl": max_kl(self.steps)}
+            radius = setting.cap or max_kl(self.steps)
+            spec |= {"damping": setting.damping, "max_kl": radius}
         return spec
 
     @property

@@ -55,7 +55,10 @@ def _sinusoid() -> Problem:
     x = sinusoid.DENSE
     truth = np.repeat(true_mean(x)[None], job.seeds, axis=0)
     white = np.stack(
-        [generator("comparison", "sinusoid", s, "test").normal(size=len(x)) for s in range(3)]
+        [
+            generator("comparison", "sinusoid", s, "test").normal(size=len(x))
+            for s in range(job.seeds)
+        ]
     )
     tests = np.repeat(sinusoid.scaled_inputs(job, x)[None, :, None], job.seeds, axis=0)
     return _split(
@@ -70,7 +73,7 @@ def _sinusoid() -> Problem:
 
 def _digits(data: Path | None) -> Problem:
     """Rotated digits, three hidden layers of 500 units, a part of the images."""
-    digits = load_digits("auto", data)
+    digits = load_digits("mnist", data)
     digits = digits._replace(
         train_images=digits.train_images[:TRAIN_IMAGES],
         train_labels=digits.train_labels[:TRAIN_IMAGES],

@@ -142,7 +142,7 @@ class SinusoidJob(NamedTuple):
             "inputs": self.inputs,
         }
         spec |= {"steps": self.steps, "batch": self.batch, "seeds": self.seeds}
-        return spec | {"damping": self.damping, "max_kl": self.max_kl}
+        return spec | {"damping": self.damping, "max_kl": self.max_kl, "mode": "cap"}
 
     @property
     def command(self) -> str:

@@ -1,7 +1,7 @@
 """The methods of the comparison as tasks of the library's training loop."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import optax
@@ -55,12 +55,13 @@ class Optimizer:
     method: str
     steps: int
     max_kl: float
+    mode: Literal["target", "cap"]
 
     def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
         rate = settings.rate * factor
         match self.method:
             case "network":
-                return network_optimizer(self.steps, max_kl=self.max_kl)
+                return network_optimizer(self.steps, max_kl=self.max_kl, mode=self.mode)
             case "radius":
                 return fisher8_optimizer(self.steps, max_change=None, second_moment=None)
             case "sgd_fisher8":
@@ -71,14 +72,21 @@ class Optimizer:
                 return optax.adam(rate)
 
 
-def make_task(method: str, network: Mlp, steps: int, first_radius: float | None = None) -> Task:
-    """What the loop trains; `first_radius` only concerns the whole network."""
+def make_task(method: str, network: Mlp, steps: int, cap: float | None = None) -> Task:
+    """What the loop trains.
+
+    Args:
+        method: a row of `METHODS`.
+        network: its network.
+        steps: how long it trains.
+        cap: the first radius of the whole network in the mode 'cap'; None for the recipe's own.
+    """
     predict = Predict(network)
-    radius = max_kl(steps) if first_radius is None else first_radius
+    optimizer = Optimizer(method, steps, cap or max_kl(steps), "cap" if cap else "target")
     return Task(
         apply=plain_network(predict),
         objective=OBJECTIVES["gaussian_nll" if method == "adam_nll" else "fisher8"],
-        optimizer=Optimizer(method, steps, radius),
+        optimizer=optimizer,
         natural=Natural(predict) if method == "network" else None,
     )
 
