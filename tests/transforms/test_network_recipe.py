@@ -118,3 +118,14 @@ def test_the_radius_falls_with_the_budget():
 def test_mistakes_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_cap_never_lengthens_the_natural_gradient():
+    optimizer = network_optimizer(10, max_kl=0.5, mode="cap")
+    gradient = jax.tree.map(jnp.ones_like, PARAMS)
+    for step_kl, factor in ((0.02, 1.0), (2.0, 0.5)):  # half the radius' root
+        updates, _ = optimizer.update(
+            gradient, optimizer.init(PARAMS), PARAMS, step_kl=jnp.asarray(step_kl)
+        )
+        for leaf in jax.tree.leaves(updates):
+            np.testing.assert_allclose(leaf, -factor, rtol=1e-6)

@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 
 PROBLEMS = {
-    "sinusoid": Setting(8400, 100, 2, 0.03, 40, 1000, 0.003, 0.1),
+    "sinusoid": Setting(8400, 100, 2, 0.01, 40, 1000, 0.003, 0.1),
     "digits": Setting(150, 128, 1, 0.3, 2, 60, 0.001),
 }
 COST_ROUNDS = 7

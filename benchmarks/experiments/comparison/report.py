@@ -153,8 +153,8 @@ def draw_comparison(store: Store) -> bytes:
         column[0].set(title=problem, xlabel="processor seconds", ylabel="test NLL")
         _draw_angles(column[1], angles[problem])
         column[1].set(xlabel="training step", ylabel="angle to the whole network, degrees")
-    for row in axes:
-        row[0].legend(fontsize=8)
+    for row, place in zip(axes, ("upper right", "lower right"), strict=True):
+        row[0].legend(fontsize=8, loc=place)
     return to_png(figure)
 
 

@@ -14,6 +14,7 @@ from benchmarks.experiments.curvature.plan import (
     COSTS_CELL,
     COSTS_SPEC,
     METHODS,
+    SINUSOID_DAMPING,
     STEPS,
     SinusoidJob,
     StepsJob,
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     store = Store(args.results)
     if "sinusoid" in chosen:
         jobs = [
-            SinusoidJob(noise, inputs, args.seeds, args.results)
+            SinusoidJob(noise, inputs, args.seeds, args.results, damping=SINUSOID_DAMPING[noise])
             for inputs in ("standardised", "raw")
             for noise in NOISES
         ]

@@ -198,8 +198,9 @@ def _draw_curves(ax: Any, cells: dict[str, Result], name: str) -> None:
     for method, values in curves.items():
         seconds = cells[method]["seconds_per_step"] * np.array(cells[method]["steps_at_looks"])
         ax.plot(seconds, values, label=METHODS[method].label)
-    lowest = min(np.nanmin(values) for values in curves.values())
-    height = 2.0 if name == "nll" else 2 * lowest
+    best = [np.nanmin(values) for values in curves.values()]
+    lowest = min(best)
+    height = max(2.0 if name == "nll" else 2 * lowest, 1.3 * (max(best) - lowest))
     ax.set_ylim(lowest - 0.05 * height, lowest + height)
 
 
