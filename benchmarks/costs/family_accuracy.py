@@ -5,7 +5,9 @@
 The tables are those of `tests/families/reference`: log-parameters from -12 to 16, targets from the
 lower to the upper tail, answers with more digits than float64. A row is missed by a likelihood that
 is off by more than 1e-5 of itself and 1e-4, by a cdf off by more than 1e-5, or 1e-3 of itself down
-to 1e-8, by a natural score off by more than 1e-3 of itself and of its standard deviation.
+to 1e-8, by a natural score off by more than 1e-3 of itself and 1e-5 of its standard deviation, by a
+CRPS off by more than 1e-3 of itself and 1e-5 of the expected one, by a divergence off by more than
+1e-3 of itself and 1e-8.
 """
 
 import argparse
@@ -39,10 +41,12 @@ def run(args: argparse.Namespace) -> int:
     }
     rows = []
     for path in sorted(TABLES.glob("*.json")):
-        table = {key: np.array(column) for key, column in json.loads(path.read_text()).items()}
+        columns = json.loads(path.read_text()).items()
+        table = {key: np.array(column, float) for key, column in columns}
         missed = {side: missed_rows(families, path.stem, table) for side, families in pair.items()}
         for question in missed["ours"]:
-            counts = {side: found[question] for side, found in missed.items()}
+            # None for what a version does not answer.
+            counts = {side: found.get(question) for side, found in missed.items()}
             rows.append({"family": path.stem, "question": question, **counts})
             console.print(f"{path.stem:20s} {question:8s} {counts}")
     spec = {"tables": sorted(path.stem for path in TABLES.glob("*.json"))}
@@ -63,30 +67,62 @@ def missed_rows(families: ModuleType, name: str, table: dict[str, np.ndarray]) -
         "cdf": (cdf, ~((cdf <= 1e-5) & ((cdf <= 1e-3 * table["cdf"]) | ~is_tail))),
     }
     for key in (key for key in table if key.startswith("score")):
-        size = np.maximum(np.abs(table[key]), table[key.replace("score", "spread")])
-        error = np.abs(got[key] - table[key]) / size
-        missed[key] = (error, ~(error <= 1e-3))
-    return {
-        key: {"missed": int(bad.sum()), "of": bad.size, "largest_error": float(np.max(error))}
-        for key, (error, bad) in missed.items()
-    }
+        spread = table[key.replace("score", "spread")]
+        error = np.abs(got[key] - table[key])
+        bad = ~(error <= np.maximum(1e-3 * np.abs(table[key]), 1e-5 * spread))
+        missed[key] = (error / np.maximum(np.abs(table[key]), spread), bad)
+    for key, least in (("crps", 1e-5 * table["spread_crps"]), ("kl", 1e-8)):
+        if key in got:
+            with np.errstate(over="ignore", invalid="ignore"):
+                right = table[key].astype(np.float32).astype(float)
+                error = np.where(got[key] == right, 0, np.abs(got[key] - right))
+            bad = ~(error <= np.maximum(1e-3 * np.abs(right), least)) & ~np.isnan(right)
+            missed[key] = (error / np.maximum(np.abs(right), 1e-30), bad)
+    return {key: _summary(*answer) for key, answer in missed.items()}
+
+
+def _summary(error: np.ndarray, bad: np.ndarray) -> dict[str, Any]:
+    """A vector's entries count together."""
+    bad = bad.reshape(len(bad), -1).any(axis=1)
+    known = error[~np.isnan(error)]
+    return {"missed": int(bad.sum()), "of": bad.size, "largest_error": float(np.max(known))}
 
 
 def answers(families: ModuleType, name: str, table: dict[str, np.ndarray]) -> dict[str, Any]:
     """The float32 answers to a table; a family with a static third column goes group by group."""
-    columns = [table[key].astype(np.float32) for key in table if key.startswith("parameter")]
-    is_static = name == "StudentT"
+    columns, others = (
+        [table[key].astype(np.float32) for key in table if key.startswith(prefix)]
+        for prefix in ("parameter", "other")
+    )
+    is_static, family = name == "StudentT", getattr(families, name)
     groups = columns.pop() if is_static else np.zeros(len(table["targets"]))
+    others = others[: len(columns)]
     got: dict[str, np.ndarray] = {}
     for value in np.unique(groups):
         index = np.flatnonzero(groups == value)
-        fields = [jnp.asarray(column[index]) for column in columns]
         static = {"df": float(value)} if is_static else {}
-        dist = getattr(families, name)(*fields, **static)
-        found = _ask(dist, jnp.asarray(table["targets"][index].astype(np.float32)))
+        dist, other = (
+            family(*(jnp.asarray(x[index]) for x in fields), **static) if fields else None
+            for fields in (columns, others)
+        )
+        targets = jnp.asarray(table["targets"][index].astype(np.float32))
+        found = _ask(dist, targets)
+        found |= {"crps": _crps(dist, targets)} if hasattr(family, "crps") else {}
+        found |= {"kl": _kl(dist, other)} if other is not None else {}
         for key, values in found.items():
-            got.setdefault(key, np.zeros(len(groups)))[index] = np.asarray(values, np.float64)
+            whole = got.setdefault(key, np.zeros((len(groups), *values.shape[1:])))
+            whole[index] = np.asarray(values, np.float64)
     return got
+
+
+@jax.jit
+def _crps(dist: Any, targets: jax.Array) -> jax.Array:
+    return dist.crps(targets)
+
+
+@jax.jit
+def _kl(dist: Any, other: Any) -> jax.Array:
+    return dist.kl(other)
 
 
 @jax.jit

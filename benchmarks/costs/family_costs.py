@@ -3,11 +3,13 @@
     python -m benchmarks family_costs --other PATH
 
 imports the families of the checkout at PATH next to ours, compiles the same question to both and
-calls them in turn. Reported is the ratio of neighbouring calls for ordinary parameters, with its
-quartiles.
+calls them in turn, each as often as fills a few milliseconds. Reported is the ratio of neighbouring
+turns for ordinary parameters, with its quartiles; processor time, so that other programs on the
+machine count little.
 """
 
 import argparse
+import functools
 import importlib
 import pathlib
 import statistics
@@ -27,6 +29,7 @@ from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 
 PACKAGE = "fisher8_jax"
 ROWS = 4096
+TURN = 0.005  # seconds of calls in one turn
 
 # Parameters of order one, as a network predicts them for scaled targets.
 FAMILIES: dict[str, int] = {
@@ -52,7 +55,7 @@ QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--other", required=True, help="folder of the other checkout")
-    parser.add_argument("--rounds", type=int, default=40, help="timed pairs per family")
+    parser.add_argument("--rounds", type=int, default=40, help="pairs of turns per family")
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", default=DEFAULT_RESULTS, help="folder of the result files")
@@ -67,7 +70,10 @@ def run(args: argparse.Namespace) -> int:
                 seconds = interleaved_seconds(pair, name, question, args)
                 rows.append(summary(name, question, *seconds))
                 advance(1)
-    spec = {"rounds": args.rounds, "rows": ROWS, "seed": args.seed, "families": args.families}
+    spec = {
+        "rounds": args.rounds, "rows": ROWS, "turn": TURN, "seed": args.seed,
+        "families": args.families,
+    }  # fmt: skip
     result = {"rows": rows, "machine": machine()}
     command = f"python -m benchmarks family_costs --other PATH --rounds {args.rounds}"
     Store(args.results).write(
@@ -104,25 +110,32 @@ def _is_ours(name: str) -> bool:
 def interleaved_seconds(
     pair: tuple[ModuleType, ModuleType], name: str, question: str, args: argparse.Namespace
 ) -> tuple[list[float], list[float]]:
-    """Seconds per call of the other checkout and of ours."""
+    """Seconds of processor time per call of the other checkout and of ours."""
     rng = np.random.default_rng(args.seed)
     shape = (ROWS, 3) if name == "GaussianMixture" else (ROWS,)
     fields = [jnp.asarray(rng.normal(size=shape), jnp.float32) for _ in range(FAMILIES[name])]
     targets = jnp.asarray(ordinary_targets(name, rng), jnp.float32)
     calls = []
     for families in pair:
-        dist = getattr(families, name)(*fields)
-        compiled = jax.jit(QUESTIONS[question])
-        jax.block_until_ready(compiled(dist, targets))
-        calls.append((compiled, dist))
+        compiled = (
+            jax.jit(QUESTIONS[question]).lower(getattr(families, name)(*fields), targets).compile()
+        )
+        call = functools.partial(compiled, getattr(families, name)(*fields), targets)
+        first = min(seconds_of(call, 1) for _ in range(5))
+        calls.append((call, max(1, round(TURN / first))))
     seconds: tuple[list[float], list[float]] = ([], [])
     for index in range(args.rounds):
         for place in (0, 1) if index % 2 else (1, 0):
-            compiled, dist = calls[place]
-            begin = time.perf_counter()
-            jax.block_until_ready(compiled(dist, targets))
-            seconds[place].append(time.perf_counter() - begin)
+            seconds[place].append(seconds_of(*calls[place]))
     return seconds
+
+
+def seconds_of(call: Callable[[], Any], times: int) -> float:
+    """Processor time of one call, the mean of several."""
+    begin = time.process_time()
+    for _ in range(times):
+        jax.block_until_ready(call())
+    return (time.process_time() - begin) / times
 
 
 def ordinary_targets(name: str, rng: np.random.Generator) -> np.ndarray:

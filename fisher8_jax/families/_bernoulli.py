@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._bisection import broadcast_probability
+from fisher8_jax._deviance import beta_deviance
 from fisher8_jax._numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
@@ -88,11 +89,10 @@ class Bernoulli(ScalarFamily):
         return diagonal_factor(jnp.exp(0.5 * _log_information(self.widen().logit)))
 
     def kl(self, other: Self) -> Array:
-        """`p (ln p - ln q) + (1 - p)(ln(1 - p) - ln(1 - q))`."""
+        """`p (ln p - ln q) + (1 - p)(ln(1 - p) - ln(1 - q))`, as a sum of two positive terms."""
         p, q = self.widen(), other.widen()
-        yes = jax.nn.softplus(-q.logit) - jax.nn.softplus(-p.logit)
-        no = jax.nn.softplus(q.logit) - jax.nn.softplus(p.logit)
-        return jax.nn.sigmoid(p.logit) * yes + jax.nn.sigmoid(-p.logit) * no
+        log_yes, log_no = (jax.nn.log_sigmoid(x) for x in (p.logit, -p.logit))
+        return beta_deviance(log_yes, log_no, q.logit - p.logit)
 
     def cdf(self, targets: Array) -> Array:
         """0 below 0, `1 - p` from 0, 1 from 1."""
@@ -116,7 +116,9 @@ class Bernoulli(ScalarFamily):
     def crps(self, targets: Array) -> Array:
         """The Brier score `(p - targets)^2`, for targets 0 and 1."""
         dist, targets = self.prepare(targets)
-        return jnp.square(dist.mean - targets)
+        # The chance of the other outcome, because 1 - p has lost what is left of it.
+        missed = jnp.where(targets == 1, jax.nn.sigmoid(-dist.logit), dist.mean - targets)
+        return jnp.square(missed)
 
 
 def _log_information(logit: Array) -> Array:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._checks import check_floating
+from fisher8_jax._deviance import exp_excess
 from fisher8_jax._numerics import Scaled
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import multinomial_factor
@@ -126,16 +127,23 @@ class Categorical(Family):
         return multinomial_factor(self.widen().log_probabilities)
 
     def kl(self, other: Self) -> Array:
-        """`sum_k p_k (ln p_k - ln q_k)`."""
+        """`sum_k p_k (r_k - 1 - ln(r_k))` with `r_k = q_k / p_k`: no term is negative."""
         p, q = self.widen(), other.widen()
-        difference = p.log_probabilities - q.log_probabilities
-        return jnp.sum(p.probabilities * difference, axis=-1)
+        difference = q.log_probabilities - p.log_probabilities
+        is_close = difference < 1
+        near = p.probabilities * exp_excess(jnp.where(is_close, difference, 0))
+        # A class that p excludes adds what q gives it.
+        safe = jnp.where(is_close | (p.probabilities == 0), 0, difference)
+        far = q.probabilities - p.probabilities * (1 + safe)
+        return jnp.sum(jnp.where(is_close, near, far), axis=-1)
 
     def cdf(self, targets: Array) -> Array:
         """The probability of a class number of at most `targets`."""
         dist, targets = self.prepare(targets)
         is_below = _class_numbers(dist) <= targets[..., None]
-        return jnp.sum(jnp.where(is_below, dist.probabilities, 0), axis=-1)
+        # A sum of roundings may exceed 1.
+        below = jnp.minimum(jnp.sum(jnp.where(is_below, dist.probabilities, 0), axis=-1), 1)
+        return jnp.where(jnp.isnan(targets), jnp.nan, below)
 
     def quantile(self, probability: Array) -> Array:
         """The smallest class number whose cdf reaches `probability`, as a float."""

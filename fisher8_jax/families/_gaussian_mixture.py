@@ -1,20 +1,25 @@
 """A mixture of Gaussians with the natural gradient of expectation-maximisation."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.scipy.special import logsumexp, ndtr
 
 from fisher8_jax._bisection import smallest_float, tail_reaches
+from fisher8_jax._deviance import exp_excess
 from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
 from fisher8_jax.families._categorical import fisher_logits, logits_norm_sq, natural_logits
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, diagonal_factor, multinomial_factor
-from fisher8_jax.families._quadrature import expectation, gauss_legendre
+from fisher8_jax.families._quadrature import gauss_legendre
 from fisher8_jax.families._units import expand_units
+
+# A divergence integrates each component up to here, cut at these places of every component.
+_REACH, _CUTS, _NODES_PER_CUT = 9.0, (-6.0, -3.0, -1.0, 1.0, 3.0, 6.0), 10
 
 
 @family
@@ -174,27 +179,32 @@ class GaussianMixture(Family):
         return block_diagonal(multinomial_factor(log_w), entries)
 
     def kl(self, other: Self) -> Array:
-        """`KL(self || other)` of the mixtures, component by component with 200-node quadrature.
+        """`KL(self || other)` by quadrature, component by component in its own units.
 
-        Its relative error is about 1e-6 when widths differ by a factor of a few, and grows with it.
+        The integral over a component is cut where any component of either mixture bends, so that
+        narrow ones within wide ones are resolved; its relative error is about 1e-5.
         """
         p, q = self.widen(), other.widen()
-        nodes, weights = gauss_legendre(200)
-        dtype = p.component_means.dtype
-        z = jnp.asarray(18 * nodes - 9, dtype).reshape((-1,) + (1,) * p.logits.ndim)
-        weight = jnp.asarray(18 * weights, dtype).reshape(z.shape)
-        std = jnp.exp(0.5 * p.component_log_variances)[None]
-        targets = (p.component_means[None] + std * z)[..., None]  # nodes, batch, components, 1
+        cuts = lax.stop_gradient(_cuts(p, q))
+        nodes, weights = gauss_legendre(_NODES_PER_CUT)
+        length = cuts[..., 1:] - cuts[..., :-1]
+        z = cuts[..., :-1, None] + _outer(length, nodes)
+        weight = _outer(length, weights).reshape(*z.shape[:-2], -1)
+        z = z.reshape(weight.shape)  # batch, components, nodes
+        std = jnp.exp(0.5 * p.component_log_variances)[..., None]
+        targets = (p.component_means[..., None] + std * z)[..., None]
 
         def log_density(dist: Self) -> Array:
-            lead = jax.tree.map(lambda x: x[None, ..., None, :], dist)
+            lead = jax.tree.map(lambda x: x[..., None, None, :], dist)
             return logsumexp(lead._log_joint(targets), axis=-1)
 
         ratio = log_density(p) - log_density(q)
-        inner = expectation(
-            lambda _: ratio, lambda z: -0.5 * jnp.square(z) - HALF_LOG_2PI, z, weight
-        )
-        return jnp.sum(p.weights * inner, axis=-1)
+        # E[q/p - 1] is 0. Added where both have the same shape, it leaves a sum of positive terms.
+        is_close = _are_close(p, q)[..., None, None]
+        excess = exp_excess(-jnp.where(is_close, ratio, 0))
+        mass = weight * jnp.exp(-0.5 * jnp.square(z) - HALF_LOG_2PI)
+        inner = jnp.sum(jnp.where(mass > 0, mass * jnp.where(is_close, excess, ratio), 0), axis=-1)
+        return jnp.maximum(jnp.sum(p.weights * inner, axis=-1), 0)
 
     def cdf(self, targets: Array) -> Array:
         """`sum_k w_k Phi(z_k)`."""
@@ -257,6 +267,30 @@ class GaussianMixture(Family):
         )
         products = weights[..., :, None] * weights[..., None, :]
         return to_target - 0.5 * jnp.sum(products * pairs, (-2, -1))
+
+
+def _cuts(p: GaussianMixture, q: GaussianMixture) -> Array:
+    """Where to cut the line, in the units of each component of p: `batch + (components, cuts)`."""
+    means = jnp.concatenate([p.component_means, q.component_means], axis=-1)
+    logs = jnp.concatenate([p.component_log_variances, q.component_log_variances], axis=-1)
+    half = -0.5 * p.component_log_variances[..., None]
+    centres = multiply_by_exp(means[..., None, :] - p.component_means[..., None], half)
+    widths = jnp.exp(jnp.minimum(0.5 * logs[..., None, :] + half, 80.0))
+    points = (centres[..., None] + _outer(widths, _CUTS)).reshape(*centres.shape[:-1], -1)
+    ends = jnp.broadcast_to(jnp.asarray([-_REACH, _REACH], means.dtype), (*points.shape[:-1], 2))
+    return jnp.sort(jnp.clip(jnp.concatenate([points, ends], axis=-1), -_REACH, _REACH), axis=-1)
+
+
+def _outer(x: Array, row: Sequence[float]) -> Array:
+    """Products with every entry of `row`, along a new last axis."""
+    return x[..., None] * jnp.asarray(row, x.dtype).reshape((1,) * x.ndim + (-1,))
+
+
+def _are_close(p: GaussianMixture, q: GaussianMixture) -> Array:
+    """Whether no component moves by more than half of its size."""
+    moved = multiply_by_exp(q.component_means - p.component_means, -0.5 * p.component_log_variances)
+    changes = moved, q.logits - p.logits, q.component_log_variances - p.component_log_variances
+    return jnp.all(jnp.stack([jnp.max(jnp.abs(x), axis=-1) for x in changes]) < 0.5, axis=0)
 
 
 def _absolute_mean(mean: Array, variance: Array) -> Array:

@@ -3,10 +3,12 @@
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jax.scipy.special import ndtr
+from jax.scipy.special import erf, log_ndtr
 
-from fisher8_jax._numerics import Scaled
+from fisher8_jax._deviance import log_ratio
+from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._gaussian import Gaussian
 from fisher8_jax.families._units import scale_alone
@@ -58,12 +60,20 @@ class LogNormal(ScalarFamily):
         """`expm1(exp(log_variance)) * mean^2`."""
         return jnp.expm1(jnp.exp(self.log_variance)) * jnp.square(self.mean)
 
+    def _noise(self) -> Gaussian:
+        """The distribution of the distance to the median, in logarithms."""
+        return Gaussian(jnp.zeros_like(self.location), self.log_variance)
+
+    def _distance(self, targets: Array) -> Array:
+        """`ln(targets) - location`, to more digits than either of them has; nan outside."""
+        return log_ratio(jnp.where(targets > 0, targets, jnp.nan), self.location)
+
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """The Gaussian NLL of `ln(targets)`, plus `ln(targets)`; inf outside the support."""
         dist, targets = self.prepare(targets)
         is_inside = targets > 0
-        log_targets = jnp.log(jnp.where(is_inside, targets, 1))
-        values = dist.of_logarithm.nll(log_targets, constant=constant) + log_targets
+        safe = jnp.where(is_inside, targets, 1)
+        values = dist._noise().nll(dist._distance(safe), constant=constant) + jnp.log(safe)
         return jnp.where(is_inside, values, jnp.inf)
 
     def natural(self, cotangent: Self) -> Self:
@@ -74,8 +84,7 @@ class LogNormal(ScalarFamily):
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(location - ln(targets), 1 - z^2)`, nan outside the support."""
         dist, targets = self.prepare(targets)
-        log_targets = jnp.log(jnp.where(targets > 0, targets, jnp.nan))
-        score = dist.of_logarithm.natural_score(log_targets)
+        score = dist._noise().natural_score(dist._distance(targets))
         return {"location": score["mean"], "log_variance": score["log_variance"]}
 
     def fisher(self, tangent: Self) -> Self:
@@ -99,8 +108,8 @@ class LogNormal(ScalarFamily):
         """The Gaussian cdf of `ln(targets)`, 0 for targets that are not positive."""
         dist, targets = self.prepare(targets)
         is_outside = targets <= 0  # a nan stays one
-        log_targets = jnp.log(jnp.where(is_outside, 1, targets))
-        return jnp.where(is_outside, 0, dist.of_logarithm.cdf(log_targets))
+        distance = dist._distance(jnp.where(is_outside, 1, targets))
+        return jnp.where(is_outside, 0, dist._noise().cdf(distance))
 
     def quantile(self, probability: Array) -> Array:
         """`exp` of the Gaussian quantile."""
@@ -126,9 +135,34 @@ class LogNormal(ScalarFamily):
         return type(self)(dist.location + 0.5 * (old - new), jnp.log(new))
 
     def crps(self, targets: Array) -> Array:
-        """`y (2 Phi(z) - 1) - 2 mean (Phi(z - std) + Phi(std / sqrt 2) - 1)`."""
+        """`y (2 Phi(z) - 1) - 2 mean (Phi(z - std) - Phi(-std / sqrt 2))`; nan outside."""
         dist, targets = self.prepare(targets)
-        std = dist.of_logarithm.std
-        z = dist.of_logarithm.standardize(jnp.log(targets))
-        weight = ndtr(z - std) + ndtr(std * 0.5**0.5) - 1
-        return targets * (2 * ndtr(z) - 1) - 2 * dist.mean * weight
+        distance = dist._distance(targets)
+        values = _standard_crps(dist._noise(), distance)
+        return multiply_by_exp(values, dist.location)
+
+
+def _standard_crps(noise: Gaussian, distance: Array) -> Array:
+    """For a median of 1 and a target `exp(distance)`.
+
+    A narrow one is a difference of numbers close to 1. There it is written as
+
+        mean ((y/mean - 1) erf(z / sqrt 2) + 2 (Phi(z) - Phi(z - std)) - erf(std / 2))
+
+    and the difference in the middle is an integral of the density. The mean of a wide one is huge
+    and multiplies tiny probabilities, so their logarithms are added.
+    """
+    z, std = noise.standardize(distance), noise.std
+    is_narrow = std < 0.5
+    small, half_square = jnp.where(is_narrow, std, 0.5), 0.5 * jnp.square(std)
+    nodes, weights = np.polynomial.legendre.leggauss(5)
+    between = jnp.zeros_like(z)
+    for node, weight in zip(0.5 * (nodes + 1), 0.5 * weights, strict=True):
+        density = jnp.exp(-0.5 * jnp.square(z - float(node) * small) - HALF_LOG_2PI)
+        between = between + float(weight) * small * density
+    narrow_square = jnp.where(is_narrow, half_square, 0)
+    shift = jnp.expm1(distance - narrow_square) * erf(z * 0.5**0.5)
+    narrow = jnp.exp(narrow_square) * (shift + 2 * between - erf(0.5 * small))
+    parts = [jnp.exp(half_square + log_ndtr(x)) for x in (z - std, -std * 0.5**0.5)]
+    wide = jnp.exp(distance) * erf(z * 0.5**0.5) - 2 * (parts[0] - parts[1])
+    return jnp.where(is_narrow, narrow, wide)

@@ -7,10 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import gammainc, gammaln
+from jax.scipy.special import gammaln, polygamma
 
 from fisher8_jax._bisection import broadcast_probability, smallest_float
+from fisher8_jax._deviance import exp_excess, log_ratio
+from fisher8_jax._incomplete import gamma_tails
 from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
+from fisher8_jax._special import log_gamma_bregman, log_rising
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._units import scale_alone
@@ -61,21 +64,20 @@ class Weibull(ScalarFamily):
     @property
     def mean(self) -> Array:
         """`scale * Gamma(1 + 1/k)`."""
-        return jnp.exp(self.log_scale + gammaln(1 + jnp.exp(-self.log_concentration)))
+        return jnp.exp(self.log_scale + _log_gamma_of_one_and(jnp.exp(-self.log_concentration)))
 
     @property
     def variance(self) -> Array:
         """`scale^2 (Gamma(1 + 2/k) - Gamma(1 + 1/k)^2)`."""
-        inverse = jnp.exp(-self.log_concentration)
-        log_square = 2 * gammaln(1 + inverse)
-        ratio = gammaln(1 + 2 * inverse) - log_square
+        log_square = 2 * _log_gamma_of_one_and(jnp.exp(-self.log_concentration))
+        ratio = _log_square_ratio(-self.log_concentration)
         return jnp.exp(2 * self.log_scale + log_square) * jnp.expm1(ratio)
 
     def log_hazard(self, targets: Array) -> tuple[Array, Array]:
         """`k ln(targets / scale)`, finite everywhere, and where the targets are positive."""
         dist, targets = self.prepare(targets)
         is_inside = targets > 0
-        difference = jnp.log(jnp.where(is_inside, targets, 1)) - dist.log_scale
+        difference = log_ratio(jnp.where(is_inside, targets, 1), dist.log_scale)
         return multiply_by_exp(difference, dist.log_concentration), is_inside
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
@@ -136,13 +138,19 @@ class Weibull(ScalarFamily):
         return triangular_factor((k,), (shift, spread))
 
     def kl(self, other: Self) -> Array:
-        """The closed form of Bauckhage (2013), in logarithms of the parameters."""
+        """The closed form of Bauckhage (2013), as two parts that are never negative.
+
+        With `r` the ratio of the shapes, `G = lgamma(1 + r)` and `s` the shift of the scales it is
+        `exp(s + G) - 1 - (s + G)`, plus the Bregman divergence of `lgamma` from 1 to `r`.
+        """
         p, q = self.widen(), other.widen()
-        log_ratio = q.log_concentration - p.log_concentration
-        ratio = jnp.exp(log_ratio)
+        difference = q.log_concentration - p.log_concentration
         shift = multiply_by_exp(p.log_scale - q.log_scale, q.log_concentration)
-        log_power = shift + gammaln(1 + ratio)
-        return jnp.expm1(log_power) - shift - log_ratio + (1 - _SHIFT) * (ratio - 1)
+        log_gamma = _log_gamma_of_one_and(jnp.exp(difference))
+        bregman = log_gamma_bregman(jnp.zeros_like(difference), difference)
+        return (
+            exp_excess(shift + log_gamma) + bregman + jnp.exp(difference) * exp_excess(-difference)
+        )
 
     def cdf(self, targets: Array) -> Array:
         """`1 - exp(-(targets / scale)^k)`, 0 for targets that are not positive."""
@@ -182,16 +190,41 @@ class Weibull(ScalarFamily):
         return type(self)(dist.log_scale + means, log_k)
 
     def crps(self, targets: Array) -> Array:
-        """`y (2 F(y) - 1) - 2 mean P(1 + 1/k, (y/scale)^k) + mean 2^(-1/k)`."""
+        """`y + mean (2^(-1/k) - 2 P(1/k, (y/scale)^k))`, its parts less 1 for large `k`."""
         dist, targets = self.prepare(targets)
         w, _ = dist.log_hazard(targets)
-        inverse = jnp.exp(-dist.log_concentration)
-        partial = gammainc(1 + inverse, jnp.exp(w))
-        below = -jnp.expm1(-jnp.exp(w))
-        return targets * (2 * below - 1) + dist.mean * (jnp.exp2(-inverse) - 2 * partial)
+        log_k = dist.log_concentration
+        inverse = jnp.exp(-log_k)
+        log_gamma = _log_gamma_of_one_and(inverse)
+        lower, upper = gamma_tails(-log_k, w + log_k)
+        far = jnp.exp(w * inverse) + jnp.exp(log_gamma) * (jnp.exp2(-inverse) - 2 * lower)
+        # Each of three terms is close to 1, and what they have in common cancels.
+        near = jnp.expm1(w * inverse) + jnp.expm1(log_gamma - inverse * math.log(2))
+        near = near - 2 * jnp.expm1(log_gamma) + 2 * jnp.exp(log_gamma) * upper
+        return multiply_by_exp(jnp.where(log_k > 0, near, far), dist.log_scale)
+
+
+def _log_gamma_of_one_and(x: Array) -> Array:
+    """`ln(Gamma(1 + x))`, accurate for small `x`, too."""
+    is_small = x < 1
+    small = jnp.where(is_small, x, 0.5)
+    return jnp.where(is_small, log_rising(jnp.ones_like(x), small), gammaln(1 + x))
 
 
 def _log_square_ratio(log_inverse: Array) -> Array:
-    """`ln(E[Y^2] / E[Y]^2)` for `1/k = exp(log_inverse)`; it rises."""
+    """`ln(E[Y^2] / E[Y]^2)` for `1/k = exp(log_inverse)`; it rises.
+
+    With `x = 1/k` the second difference of `lgamma` at 1, which for small `x` is the integral
+
+        x^2 integral_0^1 v (trigamma(1 + x v) + trigamma(1 + 2 x - x v)) dv
+    """
     inverse = jnp.exp(log_inverse)
-    return gammaln(1 + 2 * inverse) - 2 * gammaln(1 + inverse)
+    is_small = inverse < 1
+    small = jnp.where(is_small, inverse, 0)
+    nodes, weights = np.polynomial.legendre.leggauss(6 if small.dtype == jnp.float32 else 16)
+    total = jnp.zeros_like(small)
+    for node, weight in zip(0.5 * (nodes + 1), 0.5 * weights, strict=True):
+        pair = polygamma(1, 1 + float(node) * small) + polygamma(1, 1 + float(2 - node) * small)
+        total = total + float(weight * node) * pair
+    large = gammaln(1 + 2 * inverse) - 2 * gammaln(1 + inverse)
+    return jnp.where(is_small, total * jnp.square(small), large)

@@ -1,11 +1,14 @@
 """A fit that is interrupted goes on; a file that is no estimator is refused when it is loaded."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
 
 from fisher8_jax.artifacts import ArtifactError, TrainingCheckpoints, load_artifact, save_artifact
 from fisher8_jax.estimator import Fisher8Regressor
+from tests.artifacts import sample_estimator
 from tests.attacks import BAD
 from tests.attacks.estimators import ROWS, attack_estimators, fit_small
 
@@ -110,3 +113,11 @@ def test_wrong_shapes_are_named_when_loading(tmp_path, place, change, message):
     save_artifact(tmp_path / "model", artifact.trees, config=artifact.config)
     with pytest.raises(ArtifactError, match=f"holds no whole Fisher8Regressor: {message}"):
         Fisher8Regressor.load(tmp_path / "model")
+
+
+def test_the_committed_file_is_read_and_predicts_as_it_did():
+    found = sample_estimator.predictions(Fisher8Regressor.load(sample_estimator.MODEL))
+    right = json.loads(sample_estimator.PREDICTIONS.read_text())
+    assert found.keys() == right.keys()
+    for name, values in right.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)

@@ -77,6 +77,32 @@ def student(location: Number, log_scale: Number, log_df: Number, y: Number) -> A
     return {"nll": nll, **_natural(information, scores), "fixed": fixed, "z": z, "df": v}
 
 
+def student_divergence(p: list[Number], q: list[Number]) -> Number:
+    """`KL(p || q)` of `(location, log_scale, log_df)` each, an integral over `ln|z|`."""
+    shift, relative = (q[0] - p[0]) * mp.exp(-p[1]), q[1] - p[1]
+    v, w, scale = mp.exp(p[2]), mp.exp(q[2]), mp.exp(relative)
+    norms = {df: mp.log(df) / 2 + mp.log(mp.beta(mp.mpf(1) / 2, df / 2)) for df in (v, w)}
+
+    def log_density(z: Number, df: Number) -> Number:
+        return -(df + 1) / 2 * mp.log1p(z * z / df) - norms[df]
+
+    def integrand(u: Number) -> Number:
+        total = mp.mpf(0)
+        for z in (mp.exp(u), -mp.exp(u)):
+            own = log_density(z, v)
+            ratio = own - log_density((z - shift) / scale, w) + relative
+            total += mp.exp(own + u) * (mp.expm1(-ratio) + ratio)
+        return total
+
+    bends = [mp.log(v) / 2, mp.log(abs(shift) + mp.mpf("1e-30")), relative + q[2] / 2, mp.mpf(0)]
+    first, last = min(bends) - 45, max(bends) + 12
+    near = {x + d for x in bends for d in (-9, -5, -3, -2, -1, 0, 1, 2, 3, 5, 9)}
+    far = {last + d / min(v, w) for d in (0.3, 1, 3, 10, 30, 60)}
+    with mp.workdps(20):
+        ends = sorted({first, last, *(x for x in near if first < x < last), *far})
+        return mp.quad(integrand, ends, maxdegree=4)
+
+
 def gamma(log_mean: Number, log_k: Number, y: Number) -> Answer:
     k, m = mp.exp(log_k), mp.exp(log_mean)
     d = mp.log(y) - log_mean
@@ -124,7 +150,10 @@ def zero_inflated(logit: Number, log_rate: Number, y: Number) -> Answer:
         [h * h * (1 - h) * (1 - e) / p0, off],
         [off, (1 - h) * rate * (1 - h * rate * e / p0)],
     ]
-    return {"nll": nll, **_natural(information, score), "h": h, "rate": rate}
+    answer = _natural(information, score)
+    # The rate has no score at 0; what a positive count's score spreads by is the yardstick.
+    answer["spread"][1] /= mp.sqrt((1 - h) * (1 - e))
+    return {"nll": nll, **answer, "h": h, "rate": rate}
 
 
 @functools.cache

@@ -7,8 +7,6 @@ SciPy's incomplete beta function and, since SciPy's incomplete gamma function is
 lower tail of shapes above 1e6, by an integral with 25 digits for gamma shapes above 50.
 """
 
-import json
-import pathlib
 import sys
 from collections.abc import Callable, Iterator
 
@@ -16,9 +14,8 @@ import mpmath as mp
 import numpy as np
 import scipy.special as sp
 
-from tests.families.reference import exact
+from tests.families.reference import crps, elementary, exact, files, student_kl
 
-FOLDER = pathlib.Path(__file__).parent
 RNG = np.random.default_rng(20)
 # Standard scores of the targets: far in both tails, and in the middle.
 SCORES = (-5.5, -4.0, -2.0, -0.7, 0.0, 0.6, 2.0, 4.0, 5.5)
@@ -160,18 +157,21 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "StudentTLearnedDf": student_t_learned_df,
     "StudentT": student_t,
     "VonMises": von_mises,
+    **elementary.TABLES,
 }
 
 
 def _write(name: str) -> None:
-    columns: dict[str, list[float]] = {}
+    columns: files.Table = {}
     for parameters, y, answers in TABLES[name]():
         named = {f"parameter_{i}": x for i, x in enumerate(parameters)}
         for key, value in (named | {"targets": y} | answers).items():
-            digits = 3 if key.startswith("spread") else 9
-            columns.setdefault(key, []).append(float(f"{value:.{digits}g}"))
-    text = ",\n".join(f"{json.dumps(key)}: {json.dumps(values)}" for key, values in columns.items())
-    (FOLDER / f"{name}.json").write_text("{\n" + text + "\n}\n")
+            columns.setdefault(key, []).append(value)
+    if name in crps.CRPS:
+        columns |= crps.columns(name, columns)
+    if name in student_kl.NAMES:
+        columns |= student_kl.columns(name, columns)
+    files.write(name, columns)
 
 
 if __name__ == "__main__":
