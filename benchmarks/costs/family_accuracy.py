@@ -83,9 +83,12 @@ def missed_rows(families: ModuleType, name: str, table: dict[str, np.ndarray]) -
 
 def _summary(error: np.ndarray, bad: np.ndarray) -> dict[str, Any]:
     """A vector's entries count together."""
-    bad = bad.reshape(len(bad), -1).any(axis=1)
-    known = error[~np.isnan(error)]
-    return {"missed": int(bad.sum()), "of": bad.size, "largest_error": float(np.max(known))}
+    rows = np.any(bad.reshape(len(bad), -1), axis=1)
+    return {
+        "missed": int(np.sum(rows)),
+        "of": len(bad),
+        "largest_error": float(np.max(error[~np.isnan(error)])),
+    }
 
 
 def answers(families: ModuleType, name: str, table: dict[str, np.ndarray]) -> dict[str, Any]:

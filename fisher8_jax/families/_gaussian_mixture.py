@@ -1,13 +1,14 @@
 """A mixture of Gaussians with the natural gradient of expectation-maximisation."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.scipy.special import logsumexp, ndtr
+from jax.typing import ArrayLike
 
 from fisher8_jax._bisection import smallest_float, tail_reaches
 from fisher8_jax._deviance import exp_excess
@@ -276,12 +277,12 @@ def _cuts(p: GaussianMixture, q: GaussianMixture) -> Array:
     half = -0.5 * p.component_log_variances[..., None]
     centres = multiply_by_exp(means[..., None, :] - p.component_means[..., None], half)
     widths = jnp.exp(jnp.minimum(0.5 * logs[..., None, :] + half, 80.0))
-    points = (centres[..., None] + _outer(widths, _CUTS)).reshape(*centres.shape[:-1], -1)
+    points = (centres[..., None] + _outer(widths, np.array(_CUTS))).reshape(*centres.shape[:-1], -1)
     ends = jnp.broadcast_to(jnp.asarray([-_REACH, _REACH], means.dtype), (*points.shape[:-1], 2))
     return jnp.sort(jnp.clip(jnp.concatenate([points, ends], axis=-1), -_REACH, _REACH), axis=-1)
 
 
-def _outer(x: Array, row: Sequence[float]) -> Array:
+def _outer(x: Array, row: ArrayLike) -> Array:
     """Products with every entry of `row`, along a new last axis."""
     return x[..., None] * jnp.asarray(row, x.dtype).reshape((1,) * x.ndim + (-1,))
 
