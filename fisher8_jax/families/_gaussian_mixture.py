@@ -210,7 +210,7 @@ class GaussianMixture(Family):
     def cdf(self, targets: Array) -> Array:
         """`sum_k w_k Phi(z_k)`."""
         dist, targets = self.prepare(targets)
-        return dist._tails(targets)[0]
+        return jnp.minimum(dist._tails(targets)[0], 1)  # a sum of roundings may exceed 1
 
     def _tails(self, targets: Array) -> tuple[Array, Array]:
         scale = -0.5 * self.component_log_variances

@@ -317,10 +317,10 @@ def _mean_difference(log_mean: Array, log_r: Array) -> Array:
 
     `|n| = integral_0^pi (1 - cos(n t)) / (1 - cos t) dt / pi` for whole numbers, so it is the
     integral of `(1 - (1 + 2 a (1 - cos t))^-r) / (1 - cos t)` with `a = m (r + m) / r^2`. The bump
-    at 0 is as wide as one over the standard deviation; `t = sinh(s) / std` resolves it.
+    at 0 is as wide as `1 / sqrt(a max(r, 1))`; `t = width sinh(s)` resolves it.
     """
     log_a = log_mean + jnp.logaddexp(log_r, log_mean) - 2 * log_r
-    std = jnp.maximum(jnp.exp(0.5 * (log_a + log_r)), 1)
+    std = jnp.maximum(jnp.exp(0.5 * (log_a + jnp.maximum(log_r, 0))), 1)
     nodes, weights = (add_node_axis(x, log_mean) for x in gauss_legendre(64))
     end = jnp.arcsinh(math.pi * std)[None]
     t = jnp.sinh(nodes * end) / std[None]
