@@ -22,7 +22,7 @@ LOOKS = 10
 HELD_OUT = 0.1
 RATES = (0.003, 0.01, 0.03)
 
-# The sets by which the setting of the whole network was chosen; the others are unseen.
+# The sets by which the setting of the whole network was chosen.
 SELECTION = ("yacht", "energy", "kin8nm", "wine")
 
 # The budget is the processor time of so many steps of Adam on the NLL.
