@@ -10,7 +10,8 @@ MINIMUM_TESTS := tests/test_fisher8.py tests/test_optax.py tests/test_microbatch
 
 .PHONY: demo test test-library test-benchmarks test-minimum test-slow lint docs links package clean
 
-demo: $(VENV)/.installed
+# It needs less than the tests do, so it installs less.
+demo: $(VENV)/.demo
 	$(BIN)/python -m benchmarks engel
 
 # Everything that a change can break, in one run, so that both processes stay busy to the end.
@@ -50,10 +51,17 @@ package: $(VENV)/.installed
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m tests.installed_wheel dist
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[benchmarks]'
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@
 
