@@ -58,7 +58,7 @@ $(VENV)/.python:
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[benchmarks]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[benchmarks]'
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml
