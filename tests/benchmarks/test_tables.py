@@ -14,8 +14,8 @@ from benchmarks.experiments.tables import models
 from benchmarks.experiments.tables.command import for_docs, make_jobs, make_times_jobs, rounds
 from benchmarks.experiments.tables.figure import draw
 from benchmarks.experiments.tables.plan import CHOSEN_ON, MODELS, SPLITS, TABLES, Job
-from benchmarks.experiments.tables.ranks import compare, load
-from benchmarks.experiments.tables.report import rank_table, section
+from benchmarks.experiments.tables.ranks import all_of, as_far_as, compare, load
+from benchmarks.experiments.tables.report import rank_table, score_table, section
 from benchmarks.experiments.uci.data import Split
 from benchmarks.machinery.data import DataUnavailableError
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
@@ -167,6 +167,13 @@ def test_ranks_are_means_over_the_same_splits():
     np.testing.assert_allclose(found.ranks("rmse"), [1.5, 1.5])  # equal figures share a rank
     assert found.wins("nll", "fisher8", "catboost") == 1
     assert found.only(["yacht"]).wins("nll", "fisher8", "catboost") == 1
+    cells = make_cells({("yacht", "fisher8"): [1.0], ("wine", "fisher8"): [0.0]})
+    cells |= make_cells({("yacht", "catboost"): [2.0]})
+    every = all_of(cells, "fisher8")
+    assert every.datasets == ("yacht", "wine")
+    np.testing.assert_array_equal(every.means["nll"], [[2.0, 1.0], [np.nan, 0.0]])
+    assert score_table(every, "nll").rows[1][2:] == ["", "**0**"]
+    assert as_far_as(cells, "fisher8") == ("fisher8",)
     table = rank_table(found, "all")
     assert table.rows[0][5] == "1 of 2"
     assert draw(found).startswith(b"\x89PNG")

@@ -62,16 +62,38 @@ def compare(cells: Cells, models: Sequence[str] = tuple(MODELS)) -> Comparison:
     """What can be compared: every figure is a mean over the same splits for all models."""
     present = tuple(model for model in models if any(key[1] == model for key in cells))
     everywhere = (name for name in SPLITS if all((name, model) in cells for model in present))
-    datasets = list(everywhere) if present else []
-    splits = [min(len(cells[name, model]["rmse"]) for model in present) for name in datasets]
+    return _collect(cells, present, list(everywhere) if present else [])
+
+
+def all_of(cells: Cells, model: str) -> Comparison:
+    """All sets that `model` has; what other models lack is nan."""
+    present = tuple(one for one in MODELS if any(key[1] == one for key in cells))
+    return _collect(cells, present, [name for name in SPLITS if (name, model) in cells])
+
+
+def as_far_as(cells: Cells, model: str) -> tuple[str, ...]:
+    """The models that have all the sets that `model` has."""
+    names = [name for name in SPLITS if (name, model) in cells]
+    return tuple(one for one in MODELS if all((name, one) in cells for name in names))
+
+
+def _collect(cells: Cells, present: tuple[str, ...], datasets: list[str]) -> Comparison:
+    splits = [
+        min(len(cells[name, model]["rmse"]) for model in present if (name, model) in cells)
+        for name in datasets
+    ]
     scores = (*RANKED, "coverage", "width", "fit_seconds")
     means = {
         score: np.array(
             [
-                [np.mean(cells[name, model][score][:number]) for model in present]
+                [_mean(cells.get((name, model)), score, number) for model in present]
                 for name, number in zip(datasets, splits, strict=True)
             ]
         ).reshape(len(datasets), len(present))
         for score in scores
     }
     return Comparison(present, tuple(datasets), tuple(splits), means)
+
+
+def _mean(result: Mapping[str, Any] | None, score: str, splits: int) -> float:
+    return float("nan") if result is None else float(np.mean(result[score][:splits]))

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.experiments.tables.figure import draw
 from benchmarks.experiments.tables.plan import CHOSEN_ON, MODELS, OURS, SPLITS
-from benchmarks.experiments.tables.ranks import RANKED, Comparison, compare, load
+from benchmarks.experiments.tables.ranks import RANKED, Comparison, all_of, as_far_as, compare, load
 from benchmarks.experiments.uci.data import DATASETS as UCI
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
@@ -27,20 +27,27 @@ _NAMES = {"rmse": "RMSE", "nll": "NLL", "crps": "CRPS", "ece": "ECE"}
 
 def section(store: Store) -> Section | None:
     """Everything that is stored; None without results."""
-    found = compare(load(store))
-    if not found.datasets:
+    cells = load(store)
+    found, every = compare(cells, as_far_as(cells, OURS)), all_of(cells, OURS)
+    if not every.datasets:
         return None
     blocks: list[Block] = [
-        Paragraph(_what_is_compared(found)),
-        rank_table(found, "all sets"),
-        rank_table(found.only(_unseen()), "sets that no setting was chosen on"),
-        *(score_table(found, score) for score in ("nll", "crps", "rmse")),
+        Paragraph(_what_is_compared(every)),
+        *rank_tables(found),
+        *(rank_tables(compare(cells)) if len(every.models) > len(found.models) else []),
+        *(score_table(every, score) for score in ("nll", "crps", "rmse")),
         calibration_table(found),
         *times_tables(store),
-        *published_tables(found),
-        Figure("tables", lambda: draw(found), "NLL of the rivals above that of the estimator"),
+        *published_tables(every),
+        Figure("tables", lambda: draw(every), "NLL of the rivals above that of the estimator"),
     ]
     return Section("Tables", blocks)
+
+
+def rank_tables(found: Comparison) -> list[Block]:
+    """Over all sets, and over those that no setting was chosen on."""
+    unseen = found.only([name for name in SPLITS if name not in CHOSEN_ON])
+    return [rank_table(found, "all"), rank_table(unseen, "no setting was chosen on them")]
 
 
 def rank_table(found: Comparison, which: str) -> Table:
@@ -62,7 +69,7 @@ def score_table(found: Comparison, score: str) -> Table:
     rows = []
     for name, splits, means in zip(found.datasets, found.splits, found.means[score], strict=True):
         digits = _digits(means)
-        cells = [_bold(mean, np.min(means), digits) for mean in means]
+        cells = ["" if np.isnan(m) else _bold(m, np.nanmin(means), digits) for m in means]
         rows.append([_marked(name), str(splits), *cells])
     names = [MODELS[model] for model in found.models]
     caption = f"{_NAMES[score]}, means over the splits (* no setting was chosen on this set)"
@@ -112,15 +119,11 @@ def _what_is_compared(found: Comparison) -> str:
     least, most = min(found.splits), max(found.splits)
     return (
         f"{len(found.datasets)} of {len(SPLITS)} sets, {least} to {most} splits each; every figure "
-        "is a mean over the splits that all models have. NLL has its constant. Architecture, "
+        "is a mean over the splits that all its models have. NLL has its constant. Architecture, "
         "methods, looks and held-out part of the estimator were chosen by scores on the first "
         f"split of {', '.join(CHOSEN_ON)}; the other sets were only reported. The two dampings and "
         "the radius had been found on all eight UCI sets before."
     )
-
-
-def _unseen() -> list[str]:
-    return [name for name in SPLITS if name not in CHOSEN_ON]
 
 
 def _ours(found: Comparison) -> int:
@@ -139,7 +142,7 @@ def _marked(name: str) -> str:
 
 def _digits(means: np.ndarray) -> str:
     """Enough digits to tell the models apart."""
-    return ".2f" if np.min(np.abs(means)) >= 1 else ".3g"
+    return ".2f" if np.nanmin(np.abs(means)) >= 1 else ".3g"
 
 
 def _bold(value: float, best: float, digits: str) -> str:
