@@ -24,7 +24,9 @@ def draw(found: Comparison) -> bytes:
     ax.set_xscale("symlog", linthresh=0.1)
     ax.set_yticks(places, found.datasets)
     ax.set_ylim(len(places) - 0.5, -0.5)
-    ax.set_xlabel("NLL above that of Fisher8Regressor, in nats; right of the line it is better")
+    ax.set_xlabel(
+        "NLL above that of Fisher8Regressor in nats; right of the line the estimator is better"
+    )
     ax.grid(axis="y", color="0.9")
     ax.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
     return to_png(figure, dpi=150)
