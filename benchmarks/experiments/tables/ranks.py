@@ -72,9 +72,11 @@ def all_of(cells: Cells, model: str) -> Comparison:
 
 
 def as_far_as(cells: Cells, model: str) -> tuple[str, ...]:
-    """The models that have all the sets that `model` has."""
+    """The models that have nearly all the sets that `model` has, nine of ten."""
     names = [name for name in SPLITS if (name, model) in cells]
-    return tuple(one for one in MODELS if all((name, one) in cells for name in names))
+    return tuple(
+        one for one in MODELS if np.mean([(name, one) in cells for name in names] or [False]) >= 0.9
+    )
 
 
 def _collect(cells: Cells, present: tuple[str, ...], datasets: list[str]) -> Comparison:
