@@ -21,6 +21,7 @@ from fisher8_jax.training import Batch, Lane, Task, nnx_network, start, train_on
 from fisher8_jax.transforms import fisher8_optimizer
 
 LEARNING_RATES = (1e-3, 4e-3)
+RECIPE = "fisher8_optimizer(steps)"
 CROP, BATCH_SIZE = (32, 32), 6
 
 
@@ -36,13 +37,12 @@ CHOSEN = {
 
 
 def run_method(
-    scene: Scene, method: str, args: argparse.Namespace
+    scene: Scene, method: str, seed: int, args: argparse.Namespace
 ) -> tuple[dict[str, Any], Gaussian]:
     """Trains all settings; the test scores and the prediction of the better one."""
-    by_radius = method.endswith("radius")
-    settings = tuple(args.radii) if by_radius else LEARNING_RATES
-    dists = _train(scene, method, settings, args)
-    tried = [
+    settings = (1.0,) if method.endswith("radius") else LEARNING_RATES  # the recipe has none
+    dists = _train(scene, method, seed, settings, args)
+    tried: list[dict[str, Any]] = [
         {
             "setting": setting,
             "validation": scores_in(dist, scene, scene.validation),
@@ -51,8 +51,7 @@ def run_method(
         for setting, dist in zip(settings, dists, strict=True)
     ]
     best = int(np.argmin([entry["validation"]["nll"] for entry in tried]))
-    name = "max_kl" if by_radius else "learning_rate"
-    row = {"method": method, name: settings[best], **tried[best]["test"], "tried": tried}
+    row = {"method": method, "setting": settings[best], **tried[best]["test"], "tried": tried}
     return row, dists[best]
 
 
@@ -65,20 +64,18 @@ def normalised(scene: Scene) -> tuple[np.ndarray, float, float]:
 
 
 def _train(
-    scene: Scene, method: str, settings: tuple[float, ...], args: argparse.Namespace
+    scene: Scene, method: str, seed: int, settings: tuple[float, ...], args: argparse.Namespace
 ) -> list[Gaussian]:
     """Per setting the prediction for the whole image, in pixels, after training."""
     targets, shift, scale = normalised(scene)
     image, labels, mask = map(jnp.asarray, (scene.inputs, targets, scene.train))
-    apply, params, variables = nnx_network(
-        UNet(image.shape[-1], args.width, rngs=nnx.Rngs(args.seed))
-    )
+    apply, params, variables = nnx_network(UNet(image.shape[-1], args.width, rngs=nnx.Rngs(seed)))
     task = Task(
         apply,
         objective_of(CHOSEN[method]),
         lambda setting, factor: _optimizer(method, setting, args),
     )
-    keys = jax.random.split(jax.random.key(args.seed), args.steps)
+    keys = jax.random.split(jax.random.key(seed), args.steps)
 
     def batch(key):
         inputs, targets, where = crops(key, image, labels, mask)
@@ -114,9 +111,9 @@ def objective_of(method: Method) -> Objective:
 def _optimizer(
     method: str, setting: Any, args: argparse.Namespace
 ) -> optax.GradientTransformationExtraArgs:
-    """The ready recipe with the radius `setting`, or Adam with a cosine decay from that rate."""
+    """The ready recipe, or Adam with a cosine decay from the rate `setting`."""
     if method.endswith("radius"):
-        return fisher8_optimizer(args.steps, max_kl=setting, second_moment=args.second_moment)
+        return fisher8_optimizer(args.steps)
     decay = optax.cosine_decay_schedule(1.0, args.steps)
     return optax.with_extra_args_support(optax.adam(lambda count: setting * decay(count)))
 

@@ -43,7 +43,8 @@ def run_job(job: Job, report: Report) -> None:
     """Trains and scores one network and writes its cell."""
     problem = load_problem(job.images, job.data, job.regime, job.seed)
     prior = job.prior if job.prior is not None else choose_prior(job, problem, report)
-    recipe = make_recipe(job.method, prior=prior, rows=len(problem.train.inputs))
+    rows = len(problem.train.inputs)
+    recipe = make_recipe(job.method, prior=prior, rows=rows, epochs=job.epochs)
     folder = job.scratch / job.cell
     state, history = fit(job, recipe, problem, None, folder, report)
     params = jax.tree.map(lambda leaf: leaf[0], state.params)
@@ -89,7 +90,7 @@ def choose_prior(job: Job, problem: Problem, report: Report) -> float:
 
 
 def _trial(job, problem, prior, train_rows, validation_rows, report) -> float:
-    recipe = make_recipe(job.method, prior=prior, rows=len(train_rows))
+    recipe = make_recipe(job.method, prior=prior, rows=len(train_rows), epochs=job.epochs)
     folder = job.scratch / job.grid_cell(prior)
     state, _ = fit(job, recipe, problem, train_rows, folder, report)
     params = jax.tree.map(lambda leaf: leaf[0], state.params)

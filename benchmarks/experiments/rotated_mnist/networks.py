@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +10,11 @@ import jax
 import optax
 from jax import Array
 
-from benchmarks.experiments.rotated_mnist.plan import HYPERPARAMETERS, SETTINGS, Job
+from benchmarks.experiments.rotated_mnist.plan import BATCH, HYPERPARAMETERS, SETTINGS, Job
 from benchmarks.machinery.links import LINKS
 from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.training import Recipe
-from fisher8_jax import Gaussian
+from fisher8_jax import Gaussian, fisher8_optimizer
 
 MOMENTUM = 0.9
 NATURAL_CLIP = 10.0
@@ -45,11 +46,25 @@ class MomentumSgd:
         return optax.chain(*links)
 
 
-def make_recipe(method: str, *, prior: float, rows: int) -> Recipe:
+@dataclasses.dataclass(frozen=True)
+class Ready:
+    """The ready recipe; it counts its steps itself and has no learning rate."""
+
+    steps: int
+
+    def __call__(self, learning_rate: Array) -> optax.GradientTransformationExtraArgs:
+        return fisher8_optimizer(self.steps)
+
+
+def make_recipe(method: str, *, prior: float, rows: int, epochs: int = 1) -> Recipe:
     """Network, method and optimiser of a row of the table."""
     row = SETTINGS[method].method
     hidden = (500, 500) if method == "faithful" else (500, 500, 500)
     network = Mlp(hidden=hidden, activation=jax.nn.relu, outputs=LINKS[row.link].outputs)
+    if method == "fisher8_recipe":
+        return Recipe(network, row, Ready(max(1, epochs * math.ceil(rows / BATCH))))
+    if method == "nll_adam":
+        return Recipe(network, row, optax.adam)
     optimizer = MomentumSgd(
         decay=prior / rows,
         clip=NATURAL_CLIP if method == "natural_nll" else None,
