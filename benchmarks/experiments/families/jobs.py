@@ -5,7 +5,7 @@ constant of the program.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -17,16 +17,20 @@ from jax import Array, lax
 from benchmarks.experiments.families.plan import (
     BATCH_SIZE,
     FIRST_CLIMB,
+    LADDER,
     LEARNING_RATES,
     NUM_TEST,
     NUM_TRAIN,
+    SEEDS,
+    SETTING,
     TOLERANCE,
     WIDTH,
+    BareJob,
     Job,
 )
 from benchmarks.experiments.families.problems import PROBLEMS, Problem
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.store import Store, plain
+from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax.losses import make_objective
 from fisher8_jax.training import Apply, Batch, Lane, Task, plain_network, start, train_on_batches
@@ -51,44 +55,37 @@ class Data(NamedTuple):
 
 def run_job(job: Job, report: Report) -> None:
     """Trains by both methods and writes the cell."""
-    store, origin = Store(job.results), provenance(job.command)
-    known = _known_adam(store, job)
-    row = compute_row(PROBLEMS[job.family], job.ladder, job.seeds, known)
-    if known:
-        origin |= {"adam": "kept from the cell that another setting of the recipe had written"}
-    store.write(job.cell, spec=job.spec, result=row, provenance=origin)
+    row = compute_row(PROBLEMS[job.family], job.ladder, job.seeds)
+    origin = provenance(job.command)
+    Store(job.results).write(job.cell, spec=job.spec, result=row, provenance=origin)
     report(1)
 
 
-def _known_adam(store: Store, job: Job) -> dict[str, Any]:
-    """Adam's side of a stored cell that differs in the recipe's setting alone; else nothing."""
-    path = store.path(job.cell)
-    cell = store.load(path) if path.exists() else None
-    if cell is None or {**cell["spec"], "setting": None} != {**plain(job.spec), "setting": None}:
-        return {}
-    return {"adam": cell["result"]["adam"]}
+def run_bare_job(job: BareJob, report: Report) -> None:
+    """The bare default at every length that Adam does not beat; Adam's own is stored already."""
+    store = Store(job.results)
+    beside = store.load(store.path(job.beside))
+    if beside is None:
+        raise RuntimeError(f"Run `python -m benchmarks families --families '{job.family}'` first.")
+    adam = beside["result"]["adam"]["planned"]
+    ladder = [n for n in LADDER if n <= min(adam or FIRST_CLIMB, FIRST_CLIMB)]
+    curves = fisher8_trainer(PROBLEMS[job.family], FIRST_CLIMB, _bare)(ladder, SEEDS)
+    row = {"family": job.family, "adam": adam, "fisher8": _summary(curves, ladder)}
+    store.write(job.cell, spec=job.spec, result=row, provenance=provenance(job.command))
+    report(1)
 
 
-def compute_row(
-    problem: Problem,
-    ladder: Sequence[int],
-    seeds: Sequence[int],
-    known: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Both methods on one family; the ladder is climbed on until both have arrived.
-
-    Sides that are `known` are not trained again.
-    """
+def compute_row(problem: Problem, ladder: Sequence[int], seeds: Sequence[int]) -> dict[str, Any]:
+    """Both methods on one family; the ladder is climbed on until both have arrived."""
     trainers = {"fisher8": fisher8_trainer, "adam": adam_trainer}
-    known = known or {}
-    train = {n: make(problem, max(ladder)) for n, make in trainers.items() if n not in known}
+    train = {name: make(problem, max(ladder)) for name, make in trainers.items()}
     curves: dict[str, Curves] = {name: {} for name in train}
     done = [n for n in ladder if n <= FIRST_CLIMB] or list(ladder)
     new = done
     while True:
         for name in train:
             curves[name] |= train[name](new, seeds)
-        row = {name: _summary(found, done) for name, found in curves.items()} | dict(known)
+        row = {name: _summary(found, done) for name, found in curves.items()}
         left = [n for n in ladder if n > done[-1]]
         if not left or all(side["planned"] for side in row.values()):
             return {"family": problem.name, "ladder": done, **row}
@@ -144,6 +141,15 @@ class Settings(NamedTuple):
 
 
 def _fisher8(settings: Settings, factor: Array) -> Optimizer:
+    return fisher8_optimizer(
+        settings.steps.astype(jnp.int32),
+        max_change=None,
+        momentum=SETTING["momentum"],
+        second_moment=SETTING["second_moment"],
+    )
+
+
+def _bare(settings: Settings, factor: Array) -> Optimizer:
     return fisher8_optimizer(settings.steps.astype(jnp.int32))
 
 
@@ -153,9 +159,13 @@ def _decaying_adam(settings: Settings, factor: Array) -> optax.GradientTransform
     return optax.adam(lambda count: rate * jnp.maximum(1 - count / steps, 0))
 
 
-def fisher8_trainer(problem: Problem, longest: int) -> Trainer:
+def fisher8_trainer(
+    problem: Problem,
+    longest: int,
+    optimizer: Callable[[Settings, Array], Optimizer] = _fisher8,
+) -> Trainer:
     """Trains runs planned for each of the lengths; their keys are `over LENGTH`."""
-    task = Task(_network_of(problem), make_objective("fisher8"), _fisher8)
+    task = Task(_network_of(problem), make_objective("fisher8"), optimizer)
 
     def curves(lengths: Sequence[int], seeds: Sequence[int]) -> Curves:
         rates = np.ones(1, np.float32)

@@ -9,7 +9,9 @@ FIRST_CLIMB = 600  # every run up to here is made in any case
 SEEDS = (0, 1, 2)
 NUM_TRAIN, NUM_TEST, BATCH_SIZE, WIDTH = 65536, 4096, 512, 64
 LEARNING_RATES = (3e-3, 1e-2, 3e-2)
-SETTING = "fisher8_optimizer(num_steps)"  # the bare default for every family and every length
+# One setting for every family and every length: `fisher8_optimizer(num_steps, max_change=None,
+# **SETTING)`. The bare default is asked in jobs of its own.
+SETTING = {"momentum": 0.8, "second_moment": 0.99}
 
 
 class Job(NamedTuple):
@@ -45,3 +47,38 @@ class Job(NamedTuple):
         ladder, seeds = (" ".join(map(str, values)) for values in (self.ladder, self.seeds))
         options = f"--ladder {ladder} --seeds {seeds}"
         return f"python -m benchmarks families --families '{self.family}' {options}"
+
+
+class BareJob(NamedTuple):
+    """The bare default on one family, up to the length that Adam needs."""
+
+    family: str
+    results: Path
+
+    @property
+    def beside(self) -> str:
+        """The cell with Adam's length."""
+        return Job(self.family, LADDER, SEEDS, self.results).cell
+
+    @property
+    def cell(self) -> str:
+        """The name in the store."""
+        return self.beside.replace("recovery", "bare")
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What determines a row, together with the code."""
+        return {
+            "family": self.family,
+            "setting": "fisher8_optimizer(num_steps)",
+            "ladder": f"up to Adam's planned length, at most {FIRST_CLIMB}",
+            "seeds": list(SEEDS),
+            "tolerance": TOLERANCE,
+            "batch_size": BATCH_SIZE,
+            "num_train": NUM_TRAIN,
+        }
+
+    @property
+    def command(self) -> str:
+        """What computes it."""
+        return f"python -m benchmarks families --bare --families '{self.family}'"

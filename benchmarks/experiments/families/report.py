@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.experiments.families.plan import TOLERANCE
 from benchmarks.experiments.families.problems import PROBLEMS
-from benchmarks.machinery.document import Paragraph, Section, Table
+from benchmarks.machinery.document import Block, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
 
 COMPARISONS = {
@@ -37,7 +37,26 @@ def section(store: Store) -> Section | None:
         "the lowest excess of all lengths"
     )
     table = Table(caption, HEADER, [_row(row) for row in rows])
-    return Section("Recovery of every family", [table, Paragraph("\n".join(counts(rows)))])
+    blocks: list[Block] = [table, Paragraph("\n".join(counts(rows)))]
+    return Section("Recovery of every family", [*blocks, *_bare_blocks(store)])
+
+
+def _bare_blocks(store: Store) -> list[Block]:
+    """The bare default beside Adam as planned, for what is stored of it."""
+    found = {cell["result"]["family"]: cell["result"] for cell in store.cells("families/bare")}
+    if not found:
+        return []
+    pairs = {name: (found[name]["fisher8"]["planned"], found[name]["adam"]) for name in found}
+    rows = [
+        [name, str(pairs[name][0] or "not by then"), str(pairs[name][1] or "-")]
+        for name in PROBLEMS
+        if name in pairs
+    ]
+    fewer = sum(ours is not None and ours < (adam or np.inf) for ours, adam in pairs.values())
+    equal = sum(ours is not None and ours == adam for ours, adam in pairs.values())
+    caption = "The bare default `fisher8_optimizer(num_steps)` at lengths up to Adam's, as planned"
+    words = f"In fewer steps than Adam in {fewer} of {len(pairs)} families run, equal in {equal}."
+    return [Table(caption, ["family", "Fisher8", "Adam, best of six"], rows), Paragraph(words)]
 
 
 def counts(rows: Iterable[dict[str, Any]]) -> list[str]:
