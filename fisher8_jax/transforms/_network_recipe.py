@@ -152,7 +152,8 @@ def network_optimizer(
     check_number("momentum", momentum, at_least=0, below=1)
     has_momentum = isinstance(momentum, jax.Array) or bool(momentum)
     if max_kl is None:
-        max_kl = network_max_kl(num_steps) * (_WITH_MOMENTUM if has_momentum else 1.0)
+        shorter = jnp.where(momentum > 0, _WITH_MOMENTUM, 1.0) if has_momentum else 1.0
+        max_kl = network_max_kl(num_steps) * shorter
     check_positive("max_kl", max_kl)
     return optax.chain(
         guard(),
