@@ -1,13 +1,14 @@
 """Which columns of a table the predictions depend on."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 from matplotlib.axes import Axes
 
 from fisher8_jax._checks import check_count
-from fisher8_jax.plots._style import BLUE, GREY, ORANGE, current_axes, finish
+from fisher8_jax.plots._style import BLUE, GREY, ORANGE, current_axes, finish, merged
 
 
 def plot_importance(
@@ -18,6 +19,7 @@ def plot_importance(
     error: ArrayLike | None = None,
     most: int = 20,
     ax: Axes | None = None,
+    **kwargs: Any,
 ) -> Axes:
     """Draws how much each column matters for the mean and for the spread, as bars.
 
@@ -30,6 +32,7 @@ def plot_importance(
         error: standard errors of both, shape (2, columns).
         most: how many columns are drawn; the most important ones.
         ax: axes to draw into, by default the current ones.
+        **kwargs: of `Axes.barh` for both bars.
 
     Returns:
         The axes.
@@ -52,11 +55,12 @@ def plot_importance(
     order = np.argsort(-values.sum(axis=0), kind="stable")[: check_count("most", most)]
     ax, places = current_axes(ax), np.arange(len(order))
     for row, label, color, shift in ((0, "mean", BLUE, -0.2), (1, "spread", ORANGE, 0.2)):
+        bars = {"color": color, "label": label, "error_kw": {"ecolor": GREY, "elinewidth": 1}}
         ax.barh(
-            places + shift, values[row, order], 0.38, xerr=errors[row, order], color=color,
-            label=label, error_kw={"ecolor": GREY, "elinewidth": 1},
+            places + shift, values[row, order], 0.38, xerr=errors[row, order],
+            **merged(bars, kwargs, (("facecolor", "color"),)),
         )  # fmt: skip
     ax.axvline(0, color=GREY, linewidth=0.8)
     ax.set_yticks(places, [names[k] for k in order])
-    ax.invert_yaxis()
-    return finish(ax, "growth of the NLL when the column is shuffled, in nats", "")
+    ax.yaxis.set_inverted(True)
+    return finish(ax, "growth of the NLL when the column is shuffled, in nats", "column")

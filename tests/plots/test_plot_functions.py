@@ -41,6 +41,7 @@ ONE_AXES = {
     "plot_intervals": lambda p, **kw: plots.plot_intervals(p[0], p[2], **kw),
     "plot_residuals": lambda p, **kw: plots.plot_residuals(p[0], p[2], **kw),
     "plot_pareto": lambda p, **kw: plots.plot_pareto({"A": RUNS, "B": RUNS + 1}, **kw),
+    "plot_importance": lambda p, **kw: plots.plot_importance(("a", "b"), [1, 2], [2, 1], **kw),
     "plot_training_map": lambda p, **kw: plots.plot_training_map(
         np.ones((3, 200)), p[1], np.arange(3), **kw
     ),
