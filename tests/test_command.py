@@ -5,17 +5,20 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
 from fisher8_jax import Gaussian
+from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.command import main
 from fisher8_jax.command._errors import CommandError
 from fisher8_jax.command._fit import join_rows
 from fisher8_jax.command._tables import columns_of_model, read_table, split_target
 from fisher8_jax.ensembles import Mixture
-from fisher8_jax.estimator import Fisher8Regressor
+from fisher8_jax.estimator import Fisher8Regressor, Prediction
+from fisher8_jax.families import Poisson, VonMises
 
 ROWS = 80
 QUICK = ["--family", "gaussian", "--members", "2", "--max-steps", "60", "--folds", "2"]
@@ -126,6 +129,41 @@ def test_few_rows_are_read_as_the_kinds_of_the_training(fitted, tmp_path):
     (tmp_path / "bad.csv").write_text("size,colour,open,when\nlarge,red,True,2024-05-01\n")
     with pytest.raises(CommandError, match=r"'size' held numbers in the training.*'large'"):
         columns_of_model(read_table(tmp_path / "bad.csv"), model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "draw"),
+    [
+        ("poisson", lambda rng, x: rng.poisson(np.exp(x))),
+        ("gamma", lambda rng, x: rng.gamma(3, np.exp(x))),
+        # Around pi, so that the folds' mean directions differ and wrap.
+        ("von_mises", lambda rng, x: np.angle(np.exp(1j * (3 + x + 0.2 * rng.normal(size=ROWS))))),
+    ],
+)
+def test_targets_with_units_of_their_own_get_a_report(family, draw, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=ROWS)
+    targets = draw(rng, 0.5 * x)
+    pd.DataFrame({"x": x, "y": targets}).to_csv(tmp_path / "data.csv", index=False)
+    report, options = tmp_path / "report.html", [*QUICK, "--family", family, "--target", "y"]
+    assert main(["fit", str(tmp_path / "data.csv"), "--report", str(report), *options]) == 0
+    assert "Calibration" in report.read_text()
+
+
+def test_predictions_of_folds_are_brought_to_the_units_of_another_model():
+    standard = Mixture(VonMises(jnp.array([[0.25]]), jnp.zeros((1, 1))))
+    turned = Prediction(standard, TargetScaler(np.array(3.0), np.array(1.0)))
+    mixture = turned.in_units_of(TargetScaler(np.array(1.0), np.array(1.0)))
+    np.testing.assert_allclose(mixture.mean, 2.25, rtol=1e-6)
+    np.testing.assert_allclose(turned.members.location, 3.25, rtol=1e-6)
+    standard = Mixture(Gaussian(jnp.array([[0.5]]), jnp.zeros((1, 1))))
+    moved = Prediction(standard, TargetScaler(np.array(1e9), np.array(4.0)))
+    mixture = moved.in_units_of(TargetScaler(np.array(1e9 - 8), np.array(2.0)))
+    np.testing.assert_allclose([mixture.mean[0], mixture.std[0]], [5.0, 2.0], rtol=1e-6)
+    counts = Mixture(Poisson(jnp.zeros((1, 1))))
+    own = TargetScaler(np.array(0.0), np.array(1.0))
+    np.testing.assert_allclose(Prediction(counts, own).members.mean, 1.0)
 
 
 def test_folds_with_other_numbers_of_members_are_joined():

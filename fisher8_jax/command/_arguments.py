@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nInterrupted: nothing was written.", file=sys.stderr)
+        # Files are written whole or not at all, and each is told when it is there.
+        print("\nInterrupted: no file was written but those named above.", file=sys.stderr)
         return 130
     return 0
 

@@ -12,7 +12,6 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
-from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.command._errors import CommandError
 from fisher8_jax.command._page import make_page
 from fisher8_jax.command._predict import write_bytes
@@ -77,7 +76,7 @@ def cross_validate(
         one = clone(model).set_params(family=model.family_)
         one.fit(inputs.iloc[train], values[train])
         rows = inputs.iloc[test]
-        parts.append(_in_units_of(model.scaler_, one.scaler_, one.predict_distribution(rows)))
+        parts.append(one.predict_distribution(rows).in_units_of(model.scaler_))
         found = permutation_importance(one, rows, values[test], n_repeats=1, random_state=number)
         importances.append(found)
         places.append(test)
@@ -110,7 +109,7 @@ def join_rows(parts: list[Mixture]) -> Mixture:
         jax.tree.map(lambda leaf, times=common // number: np.repeat(leaf, times, axis=0), part)
         for part, number in zip(parts, numbers, strict=True)
     ]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *repeated)
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves, axis=1)), *repeated)
 
 
 def _in_units_of_data(scores: Evaluation, scale: float) -> Evaluation:
@@ -123,15 +122,6 @@ def _in_units_of_data(scores: Evaluation, scale: float) -> Evaluation:
     for name, bound in (("lower", scores.lower), ("upper", scores.upper)):
         changed[name] = None if bound is None else _in_units_of_data(bound, scale)
     return dataclasses.replace(scores, **changed)
-
-
-def _in_units_of(whole: TargetScaler, fold: TargetScaler, prediction: Prediction) -> Mixture:
-    """A fold's prediction in the units in which the whole model was trained."""
-    shift = (np.asarray(fold.shift) - np.asarray(whole.shift)) / np.asarray(whole.scale)
-    scale = np.asarray(fold.scale) / np.asarray(whole.scale)
-    mixture = TargetScaler(shift, scale).unscale(prediction.standard)
-    assert isinstance(mixture, Mixture)
-    return mixture
 
 
 def _mean_importance(found: list[Importance]) -> Importance:

@@ -132,11 +132,12 @@ class Mixture(Predictive):
         check_probability(probability)
         if self.size == 1:
             return self.one.quantile(probability)
-        quantiles = jax.vmap(lambda dist: dist.quantile(probability))(self.members)
+        mixture = dataclasses.replace(self, members=self._jax_members)
+        quantiles = jax.vmap(lambda dist: dist.quantile(probability))(mixture.members)
         wide = at_least_float32(quantiles)
         low, high = jnp.min(wide, axis=0), jnp.max(wide, axis=0)
         level = jnp.broadcast_to(jnp.asarray(probability, wide.dtype), low.shape)
-        values = smallest_float(lambda value: self._spread_cdf(value) >= level, low, high)
+        values = smallest_float(lambda value: mixture._spread_cdf(value) >= level, low, high)
         # Where the members agree, at 0 and 1 for instance, their answer is that of the mixture.
         return jnp.where(low == high, high, values).astype(quantiles.dtype)
 
@@ -178,15 +179,17 @@ class Mixture(Predictive):
         if self.size == 1:
             return self.one.crps(targets)
 
+        members = self._jax_members
+
         def scores(values: Array) -> Array:  # of all members, members first
-            return jax.vmap(lambda dist: dist.crps(values))(self.members)
+            return jax.vmap(lambda dist: dist.crps(values))(members)
 
         own = scores(targets)
         nodes, weights = crowded_nodes(_NODES)
 
         def add_node(total: Array, node: tuple[Array, Array]) -> tuple[Array, None]:
             level, weight = node
-            draws = jax.vmap(lambda dist: dist.quantile(level))(self.members)
+            draws = jax.vmap(lambda dist: dist.quantile(level))(members)
             table = jax.vmap(scores)(draws.astype(own.dtype))  # draws of j, members i, batch
             within = jnp.mean(jnp.diagonal(table), axis=-1)
             return total + weight * (within - jnp.mean(table, axis=(0, 1))), None
@@ -208,6 +211,12 @@ class Mixture(Predictive):
         """All members stretched around the mean of the mixture, for families that have units."""
         root = jnp.sqrt(factor)
         return self.unscale((1 - root) * self.mean, root)
+
+    @property
+    def _jax_members(self) -> Predictive:
+        """Not of NumPy, which JAX refuses as constants of a loop around a `custom_jvp`."""
+        members: Predictive = jax.tree.map(jnp.asarray, self.members)
+        return members
 
     def _take(self, index: tuple[Any, ...]) -> Self:
         return dataclasses.replace(self, members=self.members[(slice(None), *index)])

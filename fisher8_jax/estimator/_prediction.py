@@ -19,11 +19,27 @@ from fisher8_jax._trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._network import Network
-from fisher8_jax.families import Predictive
+from fisher8_jax.families import Predictive, VonMises
 
 # Predictions are made in blocks of one shape: one compiled program for any number of rows, and a
 # row's prediction does not depend on the rows beside it.
 BLOCK = 512
+
+
+def _in_other_units(mixture: Mixture, scaler: TargetScaler) -> Mixture:
+    """A mixture in units of training brought to those of `scaler`, whose numbers are at hand.
+
+    Counts and shares are trained as they are, so there is nothing to undo, and angles are turned:
+    `TargetScaler.unscale` refuses both, because it cannot know that its numbers leave them alone.
+    """
+    members = mixture.members
+    if isinstance(members, VonMises):
+        turned = members.location + jnp.asarray(scaler.shift, members.location.dtype)
+        return dataclasses.replace(mixture, members=VonMises(turned, members.log_concentration))
+    if np.all(np.equal(scaler.scale, 1)) and not np.any(scaler.shift):
+        return mixture
+    unscaled: Mixture = scaler.unscale(mixture)
+    return unscaled
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -133,9 +149,17 @@ class Prediction(Predictive):
     @property
     def members(self) -> Predictive:
         """The members' own distributions in the units of the data, members first, in float32."""
-        mixture = self.scaler.unscale(self.standard)
-        assert isinstance(mixture, Mixture)
-        return mixture.members
+        return _in_other_units(self.standard, self.scaler).members
+
+    def in_units_of(self, scaler: TargetScaler) -> Mixture:
+        """The mixture in the units of training of another model, whose scaler is given.
+
+        Predictions of several models, such as those of the folds of a cross-validation, can be
+        joined and judged in one model's units of about 1.
+        """
+        shift = (np.asarray(self.scaler.shift) - np.asarray(scaler.shift)) / scaler.scale
+        relative = TargetScaler(shift, np.asarray(self.scaler.scale) / np.asarray(scaler.scale))
+        return _in_other_units(self.standard, relative)
 
     @property
     def mean(self) -> Any:

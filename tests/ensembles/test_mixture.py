@@ -9,7 +9,7 @@ from scipy import integrate, optimize, stats
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.ensembles._members import stack_members
-from fisher8_jax.families import VonMises
+from fisher8_jax.families import Poisson, VonMises
 
 MEANS = np.array([[-1.0, 0.0, 2.0, 5.0], [0.5, 0.0, 2.5, -5.0], [0.2, 0.1, 9.0, 0.0]])
 STDS = np.array([[0.5, 1.0, 0.2, 1.0], [1.5, 1.0, 0.1, 2.0], [0.7, 1.1, 3.0, 0.1]])
@@ -153,3 +153,14 @@ def test_moments_of_angles_are_those_of_directions():
     np.testing.assert_allclose(mixture.variance, 1 + np.cos(3.0) * certain, rtol=1e-9)
     np.testing.assert_allclose(mixture.epistemic, certain * (1 + np.cos(3.0)), rtol=1e-6)
     np.testing.assert_allclose(mixture.residual(mixture.mean + 6.2), 6.2 - 2 * np.pi, rtol=1e-9)
+
+
+@pytest.mark.parametrize("question", ["quantile", "crps"])
+def test_members_may_be_numpy_arrays(question):
+    """JAX refuses them as constants of a loop around a function with derivatives of its own."""
+    rates = np.log([[0.5, 3.0], [2.0, 4.0]])
+    answers = [
+        getattr(Mixture(Poisson(members)), question)(np.array([0.3, 0.8]))
+        for members in (rates, jnp.asarray(rates))
+    ]
+    np.testing.assert_array_equal(*answers)
