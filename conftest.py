@@ -4,6 +4,7 @@ Tests run with 64-bit floats, so that float32 and narrower are asked for by name
 documentation pages run with JAX's own default of 32 bits, as a reader will run them.
 """
 
+import gc
 import os
 import pathlib
 
@@ -39,6 +40,23 @@ collect_ignore_glob = ["docs/gallery/*", "docs/gallery_source/*"]
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser()], patterns=["*.md"], fixtures=["strict_jax"]
 ).pytest()
+
+
+_MAPS = pathlib.Path("/proc/self/maps")
+_MANY_MAPS = 25_000  # Linux allows a process 65,530; one file of tests makes some thousands
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Forgets compiled programs between files, before their memory mappings run out.
+
+    Every compiled program holds a few. At the limit XLA aborts the process, which otherwise happens
+    after some three thousand tests.
+    """
+    if nextitem is not None and nextitem.path == item.path:
+        return
+    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)
