@@ -25,7 +25,7 @@ from benchmarks.experiments.rotated_mnist.networks import MomentumSgd, make_reci
 from benchmarks.experiments.rotated_mnist.plan import PRESETS, PRIOR_GRID, SETTINGS, Job
 from benchmarks.machinery.document import to_markdown
 from benchmarks.machinery.store import Store
-from fisher8_jax import Gaussian
+from fisher8_jax import Gaussian, plots
 from fisher8_jax.training import shuffled_epoch
 
 pytestmark = pytest.mark.usefixtures("float32")
@@ -377,4 +377,5 @@ def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
     assert "15.00 ± 1.00 (14.71)" in text
     assert "3, 1 diverged" in text
     assert "Noise that depends on the digit" in text
-    assert len(rotated_mnist_report.figure(store).axes) == 4
+    with plots.style():  # as the report draws it
+        assert len(rotated_mnist_report.figure(store).axes) == 4

@@ -155,7 +155,9 @@ def figure(store: Store, images: str = "mnist") -> Any:
     cells = [cell for cell in cells if cell["result"]["history"]["epoch"]]
     if not cells:
         return None
-    drawing, axes = plt.subplots(2, len(REGIMES), figsize=(9, 6), squeeze=False, sharex=True)
+    drawing, axes = plt.subplots(
+        2, len(REGIMES), figsize=(9, 6), squeeze=False, sharex=True, layout="constrained"
+    )
     for cell in cells:
         history, spec = cell["result"]["history"], cell["spec"]
         share = np.array(history["epoch"]) / spec["epochs"]
@@ -175,5 +177,4 @@ def figure(store: Store, images: str = "mnist") -> Any:
         if method in used
     ]
     drawing.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
-    drawing.tight_layout(rect=(0, 0.08, 1, 1))
     return drawing

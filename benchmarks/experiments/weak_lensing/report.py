@@ -137,7 +137,7 @@ def figure(store: Store) -> Any:
     cells = list(store.cells("weak_lensing"))
     if not cells:
         return None
-    drawing, axis = plt.subplots(figsize=(6, 4))
+    drawing, axis = plt.subplots(figsize=(6, 4), layout="constrained")
     order, named = list(LABELS), set()
     for cell in cells:
         method = cell["spec"]["method"]
@@ -149,5 +149,4 @@ def figure(store: Store) -> Any:
     axis.set_xlabel("epoch")
     axis.set_ylabel("validation score")
     axis.legend(frameon=False)
-    drawing.tight_layout()
     return drawing
