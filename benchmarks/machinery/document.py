@@ -113,6 +113,15 @@ def to_html(title: str, sections: Sequence[Section]) -> str:
     )
 
 
+def print_section(found: Section | None) -> int:
+    """A section on the terminal; the exit code of a command that was asked for it."""
+    if found is None:
+        console.print("There are no results yet.")
+        return 1
+    print_blocks(found.blocks)
+    return 0
+
+
 def print_blocks(blocks: Iterable[Block]) -> None:
     """Paragraphs and tables on the terminal; a table that is too wide continues below itself."""
     for block in blocks:

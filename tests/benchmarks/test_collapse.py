@@ -9,6 +9,8 @@ from benchmarks.experiments.collapse import data
 from benchmarks.experiments.collapse.jobs import run_job
 from benchmarks.experiments.collapse.plan import Job, groups, order
 from benchmarks.experiments.collapse.report import Run, load, planned, section
+from benchmarks.experiments.tables.data import prepare
+from benchmarks.machinery.data import DataUnavailableError
 from benchmarks.machinery.store import Store
 
 HEALTHY = {
@@ -24,7 +26,9 @@ def make_job(folder, width="2x50", steps=100, method="fisher8", sets=("solar",),
     return Job(method, "relu", width, steps, batch, sets, (folder,) * len(sets), folder)
 
 
-def write_table(folder, rows=80):
+def prepare_table(root, rows=80):
+    """The fast copy of a table in a data directory."""
+    folder = root / "tables" / "solar"
     rng = np.random.default_rng(0)
     values = rng.normal(size=(rows, 3))
     values[:, 2] = 5 * values[:, 0] + 100
@@ -33,7 +37,7 @@ def write_table(folder, rows=80):
     for name, array in (("data", values), ("test_mask", marks.astype(int))):
         with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
             np.savetxt(file, array, delimiter=",")
-    return folder
+    return prepare(["solar"], root, root / "cache")["solar"]
 
 
 def test_the_grid_has_every_training_once(tmp_path):
@@ -74,8 +78,7 @@ def test_what_counts_as_collapsed(change, is_constant, is_diverged):
 
 
 def test_splits_are_standardised_cut_and_padded(tmp_path):
-    folder = write_table(tmp_path / "tables" / "solar")
-    splits = data.load("solar", folder, 2)
+    splits = data.load("solar", prepare_table(tmp_path), 2)
     arrays = data.stack(splits)
     assert arrays.train_inputs.shape == (2, data.LOOKED_AT, data.FEATURES)
     assert arrays.train_rows.tolist() == [72, 72]
@@ -87,13 +90,13 @@ def test_splits_are_standardised_cut_and_padded(tmp_path):
 
 
 def test_a_missing_table_is_named(tmp_path):
-    with pytest.raises(data.DataUnavailableError, match=r"tables/pol/data\.csv\.gz"):
-        data.prepare(["pol"], tmp_path, tmp_path)
+    with pytest.raises(DataUnavailableError, match=r"tables/pol/data\.csv\.gz"):
+        prepare(["pol"], tmp_path, tmp_path)
 
 
 def test_a_job_writes_what_the_report_reads(tmp_path):
-    folder = write_table(tmp_path / "tables" / "solar")
-    job = make_job(folder, sets=("solar",))._replace(results=tmp_path / "results")
+    path = prepare_table(tmp_path)
+    job = make_job(path, sets=("solar",))._replace(results=tmp_path / "results")
     done = []
     run_job(job, done.append)
     assert sum(done) == pytest.approx(job.lane_steps)

@@ -11,7 +11,7 @@ by their budget. Large sets are cut to 10,000 rows.
 import argparse
 import itertools
 
-from benchmarks.experiments.collapse.data import SETS, prepare
+from benchmarks.experiments.collapse.data import SETS
 from benchmarks.experiments.collapse.plan import (
     ACTIVATIONS,
     BATCHES,
@@ -23,6 +23,7 @@ from benchmarks.experiments.collapse.plan import (
     order,
 )
 from benchmarks.experiments.collapse.report import section
+from benchmarks.experiments.tables.data import prepare
 from benchmarks.experiments.uci.data import default_cache_dir
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
 from benchmarks.machinery.data import add_data_argument

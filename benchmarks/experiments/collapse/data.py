@@ -1,6 +1,5 @@
-"""The sets of the grid: the UCI sets, and tables with a column of split marks each."""
+"""The sets of the grid, cut and padded; `tables.data` reads them."""
 
-import gzip
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +11,11 @@ from benchmarks.experiments.collapse.plan import (
     MOST_TRAIN_ROWS,
     TABLES,
 )
-from benchmarks.experiments.uci import data as uci_data
-from benchmarks.experiments.uci.data import Split, standardize
-from benchmarks.machinery.data import DataUnavailableError, data_dir
+from benchmarks.experiments.tables import data as tables_data
+from benchmarks.experiments.uci.data import DATASETS, Split, standardize
 from benchmarks.machinery.seeds import generator
 
-SETS = (*uci_data.DATASETS, *TABLES)
+SETS = (*DATASETS, *TABLES)
 FEATURES = 26  # of the widest set, pol; others are filled up with zero columns
 
 
@@ -33,38 +31,10 @@ class Arrays(NamedTuple):
     test_mask: np.ndarray
 
 
-def prepare(names: list[str], argument: Path | None, cache_dir: Path) -> dict[str, Path]:
-    """A file or folder for every set."""
-    uci = [name for name in names if name in uci_data.DATASETS]
-    paths = uci_data.prepare(uci, argument, cache_dir)
-    return paths | {name: _folder(name, argument) for name in names if name not in uci}
-
-
-def _folder(name: str, argument: Path | None) -> Path:
-    root = data_dir(argument)
-    if root is None or not (root / "tables" / name / "data.csv.gz").exists():
-        raise DataUnavailableError(
-            f"The table {name!r} needs a data directory that holds `tables/{name}/data.csv.gz` and "
-            "`test_mask.csv.gz`. Name its parent by `--data-dir`, or choose UCI sets by `--sets`."
-        )
-    return root / "tables" / name
-
-
 def load(name: str, path: Path, seeds: int) -> list[Split]:
     """The first `seeds` splits, standardised, at most `MOST_TRAIN_ROWS` rows to learn from."""
-    if name in uci_data.DATASETS:
-        splits = uci_data.load(path)[:seeds]
-    else:
-        data, mask = (_read(path / file) for file in ("data.csv.gz", "test_mask.csv.gz"))
-        inputs, targets = data[:, :-1], data[:, -1]
-        is_test = [mask[:, seed] > 0 for seed in range(seeds)]
-        splits = [Split(inputs[~m], targets[~m], inputs[m], targets[m]) for m in is_test]
+    splits = tables_data.load(path)[:seeds]
     return [_cut(name, seed, standardize(split).split) for seed, split in enumerate(splits)]
-
-
-def _read(path: Path) -> np.ndarray:
-    with gzip.open(path) as file:
-        return np.loadtxt(file, delimiter=",", ndmin=2)
 
 
 def _cut(name: str, seed: int, split: Split) -> Split:

@@ -1,6 +1,7 @@
 """The grid as tables: how many trainings collapsed or diverged, and how many units are dead."""
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,19 +100,10 @@ def _where(run: Run) -> str:
 
 
 def _table(words: str, runs: list[Run]) -> Table:
-    rows = []
-    for width in WIDTHS:
-        for steps in STEPS:
-            for batch in BATCHES:
-                place = {"width": width, "steps": steps, "batch": batch}
-                here = _at(runs, place)
-                if here:
-                    cells = [_count(_at(here, {"activation": name})) for name in ACTIVATIONS]
-                    rows.append([width, str(steps), str(batch), *cells])
     caption = (
         f"{words}: trainings that end at a constant or diverge, of those made on {len(SETS)} sets"
     )
-    return Table(caption, ["network", "steps", "batch", *ACTIVATIONS], rows)
+    return _by_place(caption, runs, "batch", BATCHES, _count)
 
 
 def _count(runs: list[Run]) -> str:
@@ -121,17 +113,25 @@ def _count(runs: list[Run]) -> str:
 
 def _dead_table(runs: list[Run]) -> Table:
     """Both methods where both were run."""
-    rows = []
-    for width in WIDTHS:
-        for steps in STEPS:
-            for method in METHODS:
-                place = {"width": width, "steps": steps, "method": method}
-                here = _at(runs, place)
-                if here:
-                    shares = [_dead(_at(here, {"activation": name})) for name in ACTIVATIONS]
-                    rows.append([width, str(steps), method, *shares])
     caption = "Mean share of dead units in the last hidden layer (the largest of any training)"
-    return Table(caption, ["network", "steps", "method", *ACTIVATIONS], rows)
+    return _by_place(caption, runs, "method", METHODS, _dead)
+
+
+def _by_place(
+    caption: str,
+    runs: list[Run],
+    name: str,
+    values: Iterable[int | str],
+    cell: Callable[[list[Run]], str],
+) -> Table:
+    """A row for each network, budget and value of `name` that was run; activations side by side."""
+    rows = []
+    for width, steps, value in itertools.product(WIDTHS, STEPS, values):
+        here = _at(runs, {"width": width, "steps": steps, name: value})
+        if here:
+            cells = [cell(_at(here, {"activation": one})) for one in ACTIVATIONS]
+            rows.append([width, str(steps), str(value), *cells])
+    return Table(caption, ["network", "steps", name, *ACTIVATIONS], rows)
 
 
 def _dead(runs: list[Run]) -> str:

@@ -24,9 +24,8 @@ from benchmarks.experiments.sinusoid.plan import NOISES
 from benchmarks.experiments.uci.data import DATASETS, default_cache_dir, prepare
 from benchmarks.experiments.uci.plan import SPLITS
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
-from benchmarks.machinery.console import console
 from benchmarks.machinery.data import add_data_argument
-from benchmarks.machinery.document import print_blocks
+from benchmarks.machinery.document import print_section
 from benchmarks.machinery.store import Store
 
 EXPERIMENTS = ("sinusoid", "steps", "costs", "time")
@@ -107,9 +106,4 @@ def _run(function: str, jobs: list[Any], args: argparse.Namespace, work: Any) ->
 def _print_tables(store: Store) -> int:
     from benchmarks.experiments.curvature.report import section
 
-    found = section(store)
-    if found is None:
-        console.print("There are no results yet.")
-        return 1
-    print_blocks(found.blocks)
-    return 0
+    return print_section(section(store))

@@ -12,7 +12,7 @@ from benchmarks.experiments.uci.data import DATASETS, default_cache_dir, prepare
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
 from benchmarks.machinery.console import console
 from benchmarks.machinery.data import add_data_argument
-from benchmarks.machinery.document import print_blocks
+from benchmarks.machinery.document import print_section
 from benchmarks.machinery.store import Store, write_atomically
 
 
@@ -59,14 +59,10 @@ def _work(job: RadiusJob) -> float:
 def _print_tables(store: Store, seed: int, picture: Path | None) -> int:
     from benchmarks.experiments.radius.report import section
 
-    found = section(store, seed)
-    if found is None:
-        console.print("There are no results yet.")
-        return 1
-    print_blocks(found.blocks)
-    if picture is not None:
+    code = print_section(section(store, seed))
+    if picture is not None and code == 0:
         from benchmarks.experiments.radius.report import draw
 
         write_atomically(picture, draw(store, seed))
         console.print(f"{picture} is written.")
-    return 0
+    return code

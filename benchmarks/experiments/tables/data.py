@@ -52,7 +52,7 @@ def _folder(name: str, argument: Path | None) -> Path:
         raise DataUnavailableError(
             f"The set {name!r} is not downloaded. Put it into a folder `tables/{name}` (see "
             "`benchmarks/README.md`) and name the folder that contains `tables` by `--data-dir` "
-            "or FISHER8_DATA, or choose UCI sets by `--datasets`."
+            "or FISHER8_DATA, or choose UCI sets."
         )
     folder = root / "tables" / name
     missing = [file for file in _FILES if not (folder / file).exists()]
