@@ -51,6 +51,13 @@ class Way(NamedTuple):
 WAYS = tuple(itertools.starmap(Way, itertools.product(DAMPINGS, MOMENTA)))
 
 
+def spec_of(network: str) -> dict[str, Any]:
+    """What defines the cell of a network."""
+    spec: dict[str, Any] = {"experiment": "scales", "network": network, "sets": SELECTION}
+    spec |= {"dampings": DAMPINGS, "momenta": MOMENTA, "budgets": BUDGETS, "decay": DECAY}
+    return spec | {"splits": SPLITS, "batch": BATCH, "held_out": HELD_OUT}
+
+
 class Fold(NamedTuple):
     """The training rows of all splits of a set, and which of them are held out."""
 
