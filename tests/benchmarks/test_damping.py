@@ -34,6 +34,18 @@ def make_row(form, damping, first, second):
     }
 
 
+def test_the_average_is_shown_for_the_recipe_alone():
+    """The one damping, no momentum, no scale."""
+    values = dict.fromkeys(("yacht", "energy", "kin8nm", "wine"), 0.25)
+    rows = [
+        make_row(form, damping, 0.0, 0.0) | {"nll": values, "nll_of_last": values | {"wine": 2.0}}
+        for form, damping in (("identity", 0.1), ("identity", 0.3), ("factored", 0.3))
+    ]
+    last, average = scales_report.average_rows("small", rows)
+    assert last == ["small", "short", "last", "0.250", "0.250", "0.250", "2.000"]
+    assert average == ["small", "short", "average", "0.250", "0.250", "0.250", "0.250"]
+
+
 def test_the_table_shows_each_way_with_the_damping_that_suits_all_sets(tmp_path):
     rows = [
         make_row("identity", 0.1, 0.0, 9.0),
@@ -49,7 +61,7 @@ def test_the_table_shows_each_way_with_the_damping_that_suits_all_sets(tmp_path)
         result={"rows": rows, "seconds_per_step": seconds},
         provenance={},
     )
-    table, _ = scales_report.blocks(Store(tmp_path))
+    table, *_ = scales_report.blocks(Store(tmp_path))
     assert table.rows == [
         ["short", "identity", "0", "1", "100", "10", "2.000", "**1.000**", "1.500"],
         ["short", "factored", "0", "10", "200", "10", "**1.000**", "3.000", "2.000"],

@@ -101,7 +101,7 @@ def one_step(predict: Predict, way: Way, carry: Any, x: Array, y: Array, damping
 def train(
     network: Mlp, way: Way, params: Any, fold: tuple[Array, Array], rows: Array, damping: Array
 ) -> Any:
-    """The averaged parameters of all lanes; `rows` has the shape (steps, lanes, batch)."""
+    """Last and averaged parameters of all lanes; `rows` has the shape (steps, lanes, batch)."""
     steps, lanes, _ = rows.shape
     inputs, targets = fold
     source = jnp.arange(lanes) % len(inputs)
@@ -114,8 +114,8 @@ def train(
     optimizer = network_optimizer(steps, momentum=way.momentum)
     state, moments = jax.vmap(optimizer.init)(params), jax.vmap(SecondMoments.zeros)(params)
     start = (params, state, moments, jnp.full(lanes, steps, jnp.int32))
-    (_, state, *_), _ = jax.lax.scan(scan_step, start, rows)
-    return optax.tree_utils.tree_get(state, "average")
+    (params, state, *_), _ = jax.lax.scan(scan_step, start, rows)
+    return params, optax.tree_utils.tree_get(state, "average")
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -145,14 +145,14 @@ def _rng(name: str, split: int) -> np.random.Generator:
 
 
 def run_lanes(name: str, fold: Fold, network: Mlp, way: Way, steps: int) -> np.ndarray:
-    """Held-out NLL by damping and split."""
+    """Held-out NLL of the last and the averaged parameters, by damping and split."""
     dampings = DAMPINGS[way.form]
     params, rows = draw(name, fold, network, steps, len(dampings))
     damping = jnp.repeat(jnp.array(dampings, jnp.float32), SPLITS)
     data = fold.inputs, fold.targets
-    average = train(network, way, params, data, rows, damping)
-    values = np.asarray(held_out_nll(network, average, data, jnp.asarray(fold.held)))
-    return np.where(np.isfinite(values), values, np.inf).reshape(len(dampings), SPLITS)
+    ends = train(network, way, params, data, rows, damping)
+    values = np.stack([held_out_nll(network, end, data, jnp.asarray(fold.held)) for end in ends])
+    return np.where(np.isfinite(values), values, np.inf).reshape(2, len(dampings), SPLITS)
 
 
 def measure_costs(name: str, fold: Fold, network: Mlp) -> dict[str, float]:
@@ -181,8 +181,10 @@ def measure(network: str, paths: dict[str, Path]) -> dict[str, Any]:
     rows = []
     for (budget, number), way in itertools.product(BUDGETS.items(), WAYS):
         steps = round(number * costs[key_of(WAYS[0])] / costs[key_of(way)])
-        nll = [run_lanes(name, fold, mlp, way, steps).mean(axis=1) for name, fold in folds.items()]
-        for damping, values in zip(DAMPINGS[way.form], np.transpose(nll), strict=True):
+        found = {name: run_lanes(name, fold, mlp, way, steps) for name, fold in folds.items()}
+        for index, damping in enumerate(DAMPINGS[way.form]):
             row = {"budget": budget, **way._asdict(), "damping": damping, "steps": steps}
-            rows.append(row | {"nll": dict(zip(SELECTION, values.tolist(), strict=True))})
+            for key, part in (("nll_of_last", 0), ("nll", 1)):
+                row[key] = {name: x[part, index].mean() for name, x in found.items()}
+            rows.append(row)
     return {"seconds_per_step": costs, "rows": rows}

@@ -1,10 +1,14 @@
-"""The forms of damping as tables: every way with the one damping that suits the four sets best."""
+"""The forms of damping as tables: every way with the one damping that suits the four sets best.
+
+Beside them what the average of the parameters does for the recipe's own damping.
+"""
 
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from benchmarks.experiments.curvature.plan import DAMPING, SELECTION
 from benchmarks.machinery.document import Block, Paragraph, Table
 from benchmarks.machinery.store import Store
 
@@ -14,10 +18,30 @@ Row = dict[str, Any]
 def blocks(store: Store) -> list[Block]:
     """One table for each network."""
     found: list[Block] = []
+    averages: list[list[str]] = []
     for cell in store.cells("damping"):
         if cell["spec"].get("experiment") == "scales":
             found.append(_table(cell["spec"]["network"], cell["result"]))
-    return [*found, Paragraph(WORDS)] if found else []
+            averages += average_rows(cell["spec"]["network"], cell["result"]["rows"])
+    if not found:
+        return []
+    caption = "Held-out NLL of the last and of the averaged parameters, identity, damping 0.3"
+    header = ["network", "budget", "parameters", *SELECTION]
+    return [*found, Paragraph(WORDS), Table(caption, header, averages)]
+
+
+def average_rows(network: str, rows: Iterable[Row]) -> list[list[str]]:
+    """The recipe with its default damping: its last parameters and their average."""
+    chosen = [
+        row
+        for row in rows
+        if (row["form"], row["momentum"], row["damping"]) == ("identity", 0.0, DAMPING)
+    ]
+    return [
+        [network, row["budget"], label, *(f"{_number(row[key][one]):.3f}" for one in SELECTION)]
+        for row in chosen
+        for label, key in (("last", "nll_of_last"), ("average", "nll"))
+    ]
 
 
 WORDS = (
