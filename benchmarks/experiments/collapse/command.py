@@ -2,7 +2,7 @@
 
 Every default at once on 13 data sets, five activations, two networks, three budgets and two batch
 sizes. It asks one thing of every training: does the prediction still depend on the input? Beside it
-the share of dead units, and the same for Adam.
+the share of dead units, and the same for the whole network and for Adam.
 
 The grid is ordered so that a part of it is a balanced part: small networks first, then wide ones
 by their budget. Large sets are cut to 10,000 rows.

@@ -8,7 +8,11 @@ ACTIVATIONS = ("relu", "tanh", "silu", "gelu", "elu")
 WIDTHS = {"2x50": (50, 50), "3x256": (256, 256, 256)}
 STEPS = (100, 500, 2000)
 BATCHES = (32, 256)
-METHODS = {"fisher8": "fisher8_optimizer(steps)", "adam": "Adam 0.001 on the plain NLL"}
+METHODS = {
+    "fisher8": "fisher8_optimizer(steps)",
+    "network": "network_optimizer(steps)",
+    "adam": "Adam 0.001 on the plain NLL",
+}
 SEEDS, SEEDS_OF_LARGEST = 5, 3
 MOST_TRAIN_ROWS, MOST_TEST_ROWS, LOOKED_AT = 10_000, 2_000, 2_000
 

@@ -112,7 +112,7 @@ def _count(runs: list[Run]) -> str:
 
 
 def _dead_table(runs: list[Run]) -> Table:
-    """Both methods where both were run."""
+    """The methods side by side, where they were run."""
     caption = "Mean share of dead units in the last hidden layer (the largest of any training)"
     return _by_place(caption, runs, "method", METHODS, _dead)
 
