@@ -175,10 +175,7 @@ def figure(store: Store, images: str = "mnist") -> Any:
     for column, regime in enumerate(REGIMES):
         curves = [_curve(cell)[1] for cell in cells if cell["spec"]["regime"] == regime]
         for index, axis in enumerate(axes[:, column]):
-            if curves:
-                lowest = np.nanmin([np.nanmin(curve[:, index]) for curve in curves])
-                highest = np.nanquantile([curve[0, index] for curve in curves], 0.9)
-                axis.set_ylim(lowest - 0.05 * (highest - lowest), highest)
+            _bound_axis(axis, [curve[:, index] for curve in curves])
     used = {cell["spec"]["method"] for cell in cells}
     lines = [
         plt.Line2D([], [], color=colors[method], label=setting.label)
@@ -187,6 +184,14 @@ def figure(store: Store, images: str = "mnist") -> Any:
     ]
     drawing.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
     return drawing
+
+
+def _bound_axis(axis: Any, curves: list[np.ndarray]) -> None:
+    """From the lowest score up to where nine tenths of the curves begin."""
+    lowest = min((np.nanmin(curve) for curve in curves), default=0.0)
+    highest = np.nanquantile([curve[0] for curve in curves], 0.9) if curves else 0.0
+    if highest > lowest:
+        axis.set_ylim(lowest - 0.05 * (highest - lowest), highest)
 
 
 def _curve(cell: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
