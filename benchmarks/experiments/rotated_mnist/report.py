@@ -161,7 +161,7 @@ def figure(store: Store, images: str = "mnist") -> Any:
     drawing, axes = plt.subplots(
         2, len(REGIMES), figsize=(9, 6), squeeze=False, sharex=True, layout="constrained"
     )
-    colors = dict(zip(SETTINGS, plt.colormaps["tab20"].colors, strict=False))
+    colors = {method: plt.colormaps["tab20"](index) for index, method in enumerate(SETTINGS)}
     for cell in cells:
         share, scores = _curve(cell)
         spec = cell["spec"]
