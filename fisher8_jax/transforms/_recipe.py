@@ -30,7 +30,7 @@ from fisher8_jax.transforms._kl_radius import scale_by_kl_radius
 # one a bound on how far the predictions wander in all.
 LARGEST_RADIUS = 0.3
 TOTAL_DIVERGENCE = 200.0
-LARGEST_CHANGE = 0.2
+LARGEST_CHANGE = 0.3
 
 
 def default_max_kl(num_steps: int | Array) -> float | Array:
@@ -47,7 +47,7 @@ def default_max_kl(num_steps: int | Array) -> float | Array:
 
 
 def default_max_change(count: chex.Numeric) -> chex.Numeric:
-    """The recipe's bound on the relative change of parameters: a fifth at first, then less.
+    """The recipe's bound on the relative change of parameters: three tenths at first, then less.
 
     It falls with the root of the number of steps, so that a walk at random, whose squares add up,
     hardly gets further in a long training than in a short one.
@@ -58,7 +58,7 @@ def default_max_change(count: chex.Numeric) -> chex.Numeric:
     Example:
         >>> from fisher8_jax.transforms import default_max_change
         >>> [float(default_max_change(count)) for count in (0, 99, 9999)]
-        [0.2, 0.02, 0.002]
+        [0.3, 0.03, 0.003]
     """
     return LARGEST_CHANGE / (1 + count) ** 0.5
 
@@ -90,7 +90,7 @@ def fisher8_optimizer(
         max_kl: the divergence by which the first step moves the predictions, in nats; by default
             `min(0.3, 600 / num_steps)`, see `default_max_kl`.
         max_change: the part of its own size by which a step may at most move any array of the
-            parameters, a number or an Optax schedule; by default `0.2 / sqrt(n)` at the n-th step,
+            parameters, a number or an Optax schedule; by default `0.3 / sqrt(n)` at the n-th step,
             see `default_max_change`. None leaves hidden units unprotected: no bound, and common
             moves of their weights at full length, which ReLU networks on noisy data do not survive.
         momentum: the decay of the gradients' running sum; 0 for none.
