@@ -14,7 +14,7 @@ def train_step(optimizer, model, state, x, y):
     def predict_one(params, x):
         return Gaussian(*eqx.combine(params, static)(x))
 
-    step = network_gradient(predict_one, params, x, y, damping=0.1)
+    step = network_gradient(predict_one, params, x, y)
     updates, state = optimizer.update(step.gradient, state, params, step_kl=step.step_kl)
     return eqx.apply_updates(model, updates), state, step.value
 

@@ -23,10 +23,11 @@ def main(steps=100):
 
     def train_step(carry, _):
         params, state = carry
-        step = network_gradient(predict_one, params, x, y, damping=0.1)
+        step = network_gradient(predict_one, params, x, y)
         updates, state = optimizer.update(step.gradient, state, params, step_kl=step.step_kl)
         return (optax.apply_updates(params, updates), state), step.value
 
     start = (params, optimizer.init(params))
-    _, values = jax.jit(lambda start: jax.lax.scan(train_step, start, length=steps))(start)
-    return values[0], values[-1]
+    (_, state), values = jax.jit(lambda start: jax.lax.scan(train_step, start, length=steps))(start)
+    average = optax.tree_utils.tree_get(state, "average")  # the parameters to predict with
+    return values[0], jax.vmap(predict_one, (None, 0))(average, x).nll(y).mean()

@@ -23,7 +23,7 @@ def main(steps=100):
         def predict_one(params, x):
             return Gaussian(*network.apply(params, x))
 
-        step = network_gradient(predict_one, params, x, y, damping=0.1)
+        step = network_gradient(predict_one, params, x, y)
         updates, state = optimizer.update(step.gradient, state, params, step_kl=step.step_kl)
         return optax.apply_updates(params, updates), state, step.value
 

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import nnx
 
 from fisher8_jax import Gaussian, network_gradient, network_optimizer
@@ -14,7 +15,7 @@ def train_step(model, optimizer, x, y):
     def predict_one(params, x):  # statistics and other variables are in `rest`: they stand still
         return Gaussian(*nnx.merge(graph, params, *rest)(x))
 
-    step = network_gradient(predict_one, params, x, y, damping=0.1)
+    step = network_gradient(predict_one, params, x, y)
     optimizer.update(model, step.gradient, step_kl=step.step_kl)
     return step.value
 
@@ -27,4 +28,5 @@ def main(steps=100):
     model = nnx.Sequential(nnx.Linear(2, 32, rngs=rngs), nnx.silu, nnx.Linear(32, 2, rngs=rngs))
     optimizer = nnx.Optimizer(model, network_optimizer(steps), wrt=nnx.Param)
     values = [train_step(model, optimizer, x, y) for _ in range(steps)]
-    return values[0], values[-1]
+    nnx.update(model, optax.tree_utils.tree_get(optimizer.opt_state, "average"))  # to predict with
+    return values[0], Gaussian(*model(x).T).nll(y).mean()

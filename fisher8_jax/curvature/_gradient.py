@@ -9,11 +9,14 @@ import jax.numpy as jnp
 from chex import ArrayTree, Numeric
 from jax import Array, lax
 
-from fisher8_jax._fisher8 import fisher8, fisher8_nll, vary_over, weighted_values
+from fisher8_jax._fisher8 import Curvature, fisher8, fisher8_nll, vary_over, weighted_values
 from fisher8_jax._numerics import AxisName, at_least_float32
-from fisher8_jax.curvature._network_curvature import NetworkCurvature, network_curvature
+from fisher8_jax.curvature._backward import pull_back
+from fisher8_jax.curvature._linear import outputs_first
+from fisher8_jax.curvature._network_curvature import DAMPING, Mask, NetworkCurvature, prepare
 from fisher8_jax.curvature._solvers import Solver
 from fisher8_jax.curvature._trace import PredictOne
+from fisher8_jax.families import Family
 
 Loss = Callable[[Any, Array], Array]
 
@@ -47,13 +50,34 @@ class NetworkGradient(NamedTuple):
     curvature: NetworkCurvature
 
 
+class _Whitened(NamedTuple):
+    """A curvature whose cotangents stay in the whitened coordinates of the solve."""
+
+    curvature: NetworkCurvature
+
+    @property
+    def dist(self) -> Family:
+        return self.curvature.dist
+
+    @property
+    def report(self) -> Array:
+        return self.curvature.report
+
+    @property
+    def axis_name(self) -> AxisName | None:
+        return self.curvature.axis_name
+
+    def solve(self, natural: Array) -> tuple[Array, Array]:
+        return self.curvature.solve_whitened(natural)
+
+
 def network_gradient(
     predict_one: PredictOne,
     params: ArrayTree,
     inputs: ArrayTree,
     targets: Array,
     *,
-    damping: Numeric,
+    damping: Numeric = DAMPING,
     loss: Loss | None = None,
     where: Array | None = None,
     weights: Array | None = None,
@@ -93,35 +117,39 @@ def network_gradient(
         >>> print((-step.gradient[:2]).round(2))
         [1. 2.]
     """
-    curvature = network_curvature(
-        predict_one,
-        params,
-        inputs,
-        damping=damping,
-        where=where,
-        weights=weights,
-        axis_name=axis_name,
-        solver=solver,
-        damping_scale=damping_scale,
-        carried=carried,
+    mask = Mask(where, weights, axis_name)
+    curvature, problem = prepare(
+        predict_one, params, inputs, damping, mask, solver, damping_scale, carried
     )
-    # Formally local parameters, so that no sum over `axis_name` is taken behind our back.
-    params, inputs = vary_over(axis_name, (params, inputs))
-    elements = curvature.prepared.elements
 
-    def mean_loss(params: ArrayTree, report: Array) -> Array:
-        dist = jax.vmap(predict_one, (None, 0))(params, inputs)
-        here = dataclasses.replace(curvature, report=report)
+    def mean_loss(dist: Family, here: Curvature) -> Array:
         if loss is None:
             options: dict[str, Any] = {"where": where, "weights": weights, "curvature": here}
             values = fisher8_nll(dist, targets, **options)
         else:
             values = loss(fisher8(dist, where=where, curvature=here), targets)
             values = weighted_values(values, where, weights)
-        return jnp.sum(at_least_float32(values)) / elements
+        return jnp.sum(at_least_float32(values)) / curvature.prepared.elements
+
+    def with_report(report: Array) -> NetworkCurvature:
+        return dataclasses.replace(curvature, report=report)
 
     report = vary_over(axis_name, curvature.report)
-    value, (gradient, report) = jax.value_and_grad(mean_loss, argnums=(0, 1))(params, report)
+    if curvature.solver.needs_deltas and problem.is_trainable:
+        value, (solution, report) = jax.value_and_grad(
+            lambda dist, report: mean_loss(dist, _Whitened(with_report(report))), argnums=(0, 1)
+        )(curvature.dist, report)
+        whitened = outputs_first(solution.widen().to_vector())
+        leaves = pull_back(problem, problem.deltas(), whitened)
+        gradient = jax.tree.unflatten(jax.tree.structure(params), leaves)
+    else:
+        # Formally local parameters, so that no sum over `axis_name` is taken behind our back.
+        params, inputs = vary_over(axis_name, (params, inputs))
+        predict = jax.vmap(predict_one, (None, 0))
+        value, (gradient, report) = jax.value_and_grad(
+            lambda params, report: mean_loss(predict(params, inputs), with_report(report)),
+            argnums=(0, 1),
+        )(params, report)
     if axis_name is not None:
         value, gradient, report = lax.psum((value, gradient, report), axis_name)
     gradient = curvature.divide(gradient)

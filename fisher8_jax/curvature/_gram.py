@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fisher8_jax._numerics import at_least_float32
+from fisher8_jax.curvature._backward import apply_use
 from fisher8_jax.curvature._outer import Outer
 from fisher8_jax.curvature._problem import Problem
 from fisher8_jax.curvature._scale import FactoredScale, Scale, full_scale
 from fisher8_jax.curvature._trace import Network, parametric_operands
-from fisher8_jax.curvature._walk import evaluate
 
 Gather = Callable[[Array, int], Array]
 
@@ -139,16 +139,9 @@ def _operand_cotangents(
     use = network.uses[index]
     if use.equation is None:
         return deltas
-    equation = use.equation
 
     def of_example(others: Sequence[Any], deltas: Sequence[Any]) -> Any:
-        def apply(values: list[Array]) -> list[Array]:
-            given = iter(values)
-            arrays = [next(given) if o is None else o for o in others]
-            results = evaluate(network.program.jaxpr, equation, arrays)
-            return [r for r in results if jnp.issubdtype(r.dtype, jnp.inexact)]
-
-        _, pull_back = jax.vjp(apply, values)
+        _, pull_back = jax.vjp(lambda values: apply_use(network, index, values, others), values)
         return pull_back([d for d in deltas if d is not None])[0]
 
     one_output = jax.vmap(of_example)

@@ -27,7 +27,8 @@ def solve_damped(matrix: Array, damping: Array, right: Array) -> Array:
     needed = _MARGIN * math.sqrt(size) * float(jnp.finfo(matrix.dtype).eps)
     lacking = jnp.maximum(needed - damping / jnp.max(diagonal), 0)
     added = (damping + lacking * diagonal)[:, None] * jnp.eye(size, dtype=matrix.dtype)
-    lower = linalg.cholesky(matrix + added, symmetrize_input=False)
+    # The transpose of a symmetric matrix is free, and has the order of entries that LAPACK wants.
+    lower = linalg.cholesky((matrix + added).T, symmetrize_input=False)
     # Vectors are rows, which CPUs do faster.
     half = linalg.triangular_solve(lower, right[None], lower=True, transpose_a=True)
     solution = linalg.triangular_solve(lower, half, lower=True)[0]

@@ -34,6 +34,10 @@ from fisher8_jax.curvature._trace import PredictOne, run, trace, vary_with
 from fisher8_jax.curvature._whitening import Whitening, whitening
 from fisher8_jax.families import Family
 
+# The best single value by the held-out rows of four UCI sets, together with the radius of
+# `network_optimizer`.
+DAMPING = 0.3
+
 
 @register_tree
 @dataclasses.dataclass(frozen=True)
@@ -87,14 +91,18 @@ class NetworkCurvature:
             `L z` of the module's docstring in the same shape, and the numbers of `report`, zeros
             unless `knows_movement`.
         """
+        solution, report = self.solve_whitened(natural)
+        return self.whitening.to_cotangent(solution), report
+
+    def solve_whitened(self, natural: Array) -> tuple[Array, Array]:
+        """`z` of the module's docstring in the shape of `natural`, and the numbers of `report`."""
         gradient = outputs_first(self.whitening.whiten_natural(natural))
         gradient = gradient.astype(self.prepared.damping.dtype)
         right = gradient
         if self.carried is not None:
             right = right - self.carried / self.prepared.elements
         solution = self.solver.solve(self.prepared, right, self.axis_name)
-        cotangent = self.whitening.to_cotangent(rows_first(solution, self.dist))
-        return cotangent, self._report(gradient, solution)
+        return rows_first(solution, self.dist), self._report(gradient, solution)
 
     @property
     def knows_movement(self) -> bool:
@@ -108,6 +116,8 @@ class NetworkCurvature:
         if self.carried is not None:
             moved = moved + self.carried
         slope, square = jnp.sum(gradient * moved), jnp.sum(jnp.square(moved))
+        # Beyond the range of numbers is still a length that a radius can shorten.
+        square = jnp.minimum(square, jnp.finfo(square.dtype).max)
         return jnp.stack([slope, 0.5 * square / self.prepared.elements])
 
     def divide(self, gradient: ArrayTree) -> ArrayTree:
@@ -131,7 +141,7 @@ def network_curvature(
     params: ArrayTree,
     inputs: ArrayTree,
     *,
-    damping: Numeric,
+    damping: Numeric = DAMPING,
     where: Array | None = None,
     weights: Array | None = None,
     axis_name: AxisName | None = None,
@@ -155,8 +165,9 @@ def network_curvature(
             Examples cannot influence each other: batch statistics must be frozen.
         params: the parameters, any pytree. Leaves that are not floating-point count as constants.
         inputs: a pytree of arrays whose first axis is the batch.
-        damping: positive, a number or a scalar array. Large, and the result is the gradient divided
-            by it; small, and the predictions of the batch move by the natural gradient.
+        damping: positive, a number or a scalar array; 0.3 suits tables, less smooth functions with
+            little noise, more few and noisy rows. Large, and the result is the gradient divided by
+            it; small, and the predictions of the batch move by the natural gradient.
         where: boolean mask of the elements, as given to the loss.
         weights: importance of each element, as given to the loss.
         axis_name: the mapped axis (or axes) that the batch is split over under `jax.vmap` or
@@ -184,16 +195,32 @@ def network_curvature(
         >>> print((-jax.grad(loss)(params)[:2]).round(2))  # one step to the line 1 + 2 x
         [1. 2.]
     """
+    mask = Mask(where, weights, axis_name)
+    return prepare(predict_one, params, inputs, damping, mask, solver, damping_scale, carried)[0]
+
+
+def prepare(
+    predict_one: PredictOne,
+    params: ArrayTree,
+    inputs: ArrayTree,
+    damping: Numeric,
+    mask: "Mask",
+    solver: Solver | Literal["auto"],
+    damping_scale: ArrayTree | None,
+    carried: ArrayTree | None,
+) -> tuple[NetworkCurvature, Problem]:
+    """The curvature and what it was computed from; arguments as in `network_curvature`."""
     check_positive("damping", damping)
+    axis_name = mask.axis_name
     if axis_name is not None:
         check_axis_name_is_bound(axis_name)
     given = vary_over(axis_name, (params, inputs, damping_scale, carried))
     params, inputs, damping_scale, carried = jax.tree.map(lax.stop_gradient, given)
-    problem = _pose(predict_one, params, inputs, damping, _Mask(where, weights, axis_name))
+    problem = _pose(predict_one, params, inputs, damping, mask)
     if damping_scale is not None:
         problem = _with_scale(problem, scale_leaves(damping_scale, params))
     chosen = choose_solver(problem) if solver == "auto" else solver
-    return NetworkCurvature(
+    curvature = NetworkCurvature(
         dist=problem.dist,
         whitening=problem.whitening,
         prepared=chosen.prepare(problem),
@@ -204,9 +231,10 @@ def network_curvature(
         axis_name=axis_name,
         leaves=problem.plan.leaves,
     )
+    return curvature, problem
 
 
-class _Mask(NamedTuple):
+class Mask(NamedTuple):
     """Which elements of the batch count, and how much."""
 
     where: Array | None
@@ -229,7 +257,7 @@ class _Mask(NamedTuple):
 
 
 def _pose(
-    predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree, damping: Numeric, mask: _Mask
+    predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree, damping: Numeric, mask: Mask
 ) -> Problem:
     """The linear system; nothing of it is computed unless it is asked for."""
     data = [jnp.asarray(x) for x in jax.tree.leaves(inputs)]

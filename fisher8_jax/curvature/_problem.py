@@ -62,6 +62,11 @@ class Problem(NamedTuple):
 
         return jax.vmap(pull_back)(self.whitening.unit_cotangents())
 
+    @property
+    def is_trainable(self) -> bool:
+        """Whether all leaves are floating-point."""
+        return all(map(self.network.is_trainable, range(len(self.leaves))))
+
     def linearize(self) -> Linear:
         """The Jacobian of the whitened outputs as a function."""
         network, data = self.network, self.data

@@ -41,6 +41,10 @@ class Solver(Protocol):
     def knows_movement(self) -> bool:
         """Whether `movement` is that of the whole step."""
 
+    @property
+    def needs_deltas(self) -> bool:
+        """Whether `prepare` computes the deltas, from which the gradient then follows cheaply."""
+
     def prepare(self, problem: Problem) -> Prepared:
         """What has to be kept for `solve`."""
 
@@ -73,7 +77,7 @@ class Direct(NamedTuple):
         local = gram_matrix(problem, problem.forward.operands, problem.deltas(), gather)
         blocks = gather(local, 1)
         size = blocks.shape[0] * blocks.shape[1]
-        matrix = blocks.reshape(size, size) / problem.elements
+        matrix = lax.optimization_barrier(blocks.reshape(size, size) / problem.elements)
         return Prepared(matrix, problem.damping, problem.elements)
 
     def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
@@ -83,6 +87,10 @@ class Direct(NamedTuple):
 
     @property
     def knows_movement(self) -> bool:
+        return True
+
+    @property
+    def needs_deltas(self) -> bool:
         return True
 
     def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
@@ -136,6 +144,10 @@ class Blocks(NamedTuple):
     def knows_movement(self) -> bool:
         return False  # blocks do not see what others do to their examples
 
+    @property
+    def needs_deltas(self) -> bool:
+        return True
+
     def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
         raise NotImplementedError("Blocks do not know how far the whole step moves the outputs.")
 
@@ -186,6 +198,10 @@ class ConjugateGradients(NamedTuple):
     @property
     def knows_movement(self) -> bool:
         return True
+
+    @property
+    def needs_deltas(self) -> bool:
+        return False
 
     def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
         return prepared.state.gram_product(solution, axis_name)

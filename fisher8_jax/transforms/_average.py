@@ -35,7 +35,7 @@ class AverageState(NamedTuple):
     average: optax.Params
 
 
-def track_average(horizon: float) -> optax.GradientTransformationExtraArgs:
+def track_average(horizon: float | Array) -> optax.GradientTransformationExtraArgs:
     """Keeps an exponential average of the parameters in its state; updates pass unchanged.
 
         average = sum(decay^(t-i) * params_i) / sum(decay^(t-i)),  decay = 1 - 1 / horizon

@@ -1,4 +1,4 @@
-"""The recipe for the whole network: natural gradients, momentum if wanted, a decaying radius."""
+"""The recipe for the whole network: natural gradients, a decaying radius, an average."""
 
 from typing import Literal, NamedTuple
 
@@ -9,6 +9,7 @@ from jax import Array
 
 from fisher8_jax._checks import check_number, check_positive
 from fisher8_jax._numerics import AxisName
+from fisher8_jax.transforms._average import track_average
 from fisher8_jax.transforms._checks import check_steps
 from fisher8_jax.transforms._kl_radius import scale_by_kl_radius
 from fisher8_jax.transforms._recipe import bounded_radius, falling_radius, guard
@@ -98,6 +99,7 @@ def network_optimizer(
     max_kl: float | Array | None = None,
     mode: Literal["target", "cap"] = "target",
     momentum: float | Array = 0.0,
+    average: float | None = 0.1,
     exact: bool = False,
     axis_name: AxisName | None = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -108,6 +110,10 @@ def network_optimizer(
     The counterpart of `fisher8_optimizer` for gradients of `network_gradient`, or behind
     `fisher8_nll(..., curvature=...)`. There is no learning rate: the number of steps is all that
     must be given. A gradient that is not finite counts as zero.
+
+    Its state keeps an average of the parameters over the last tenth of the steps. Predict with
+    `optax.tree_utils.tree_get(state, "average")`: every batch pulls the parameters to its own
+    noise, and the average undoes that.
 
     Args:
         num_steps: how many updates will be made; the steps end at 0 there.
@@ -120,6 +126,8 @@ def network_optimizer(
         momentum: how much of a step is carried to the next; 0 for none, which is the most reliable.
             Otherwise hand `optax.tree_utils.tree_get(state, "carried")` to `network_gradient`, see
             `carry_momentum`.
+        average: the part of the budget that the average of the parameters looks back; None keeps
+            none, for instance where a training loop keeps its own. See `track_average`.
         exact: see `scale_by_kl_radius`; needs `predict`.
         axis_name: see `scale_by_kl_radius`.
 
@@ -139,12 +147,13 @@ def network_optimizer(
         >>> state = optimizer.init(params)
         >>> def step(_, carry):
         ...     params, state = carry
-        ...     step = network_gradient(predict_one, params, x, y, damping=0.1)
+        ...     step = network_gradient(predict_one, params, x, y)
         ...     updates, state = optimizer.update(
         ...         step.gradient, state, params, step_kl=step.step_kl
         ...     )
         ...     return optax.apply_updates(params, updates), state
         >>> params, state = jax.lax.fori_loop(0, 50, step, (params, state))
+        >>> params = optax.tree_utils.tree_get(state, "average")
         >>> print(f"{params['a']:.1f} sin({params['w']:.1f} x)")
         2.0 sin(1.5 x)
     """
@@ -155,11 +164,21 @@ def network_optimizer(
         shorter = jnp.where(momentum > 0, _WITH_MOMENTUM, 1.0) if has_momentum else 1.0
         max_kl = network_max_kl(num_steps) * shorter
     check_positive("max_kl", max_kl)
+    if average is not None:
+        check_number("average", average, at_least=0, below=1)
     return optax.chain(
-        guard(),
+        guard(checks_numbers=has_momentum),
         carry_momentum(momentum) if has_momentum else optax.identity(),
         optax.scale(-1.0),
         scale_by_kl_radius(
             falling_radius(max_kl, num_steps), mode=mode, exact=exact, axis_name=axis_name
         ),
+        optax.identity() if average is None else track_average(_horizon(average, num_steps)),
     )
+
+
+def _horizon(average: float, num_steps: int | Array) -> float | Array:
+    """That part of the budget, at least one step."""
+    if isinstance(num_steps, jax.Array):
+        return jnp.maximum(average * num_steps, 1.0)
+    return max(average * num_steps, 1.0)

@@ -203,8 +203,13 @@ def falling_radius(max_kl: float | Array, num_steps: int | Array) -> optax.Sched
     return radius
 
 
-def guard() -> optax.GradientTransformation:
-    """The first link of a recipe: checks what it is given, and makes bad gradients zero."""
+def guard(*, checks_numbers: bool = True) -> optax.GradientTransformation:
+    """The first link of a recipe: checks what it is given, and makes bad gradients zero.
+
+    Args:
+        checks_numbers: False leaves gradients that are not finite to the radius, which drops the
+            step; enough where nothing in between remembers them.
+    """
 
     def init(params: optax.Params) -> optax.EmptyState:
         refuse_multi_steps()
@@ -216,7 +221,7 @@ def guard() -> optax.GradientTransformation:
     ) -> tuple[optax.Updates, optax.EmptyState]:
         if params is not None:
             check_trees(updates, params)
-        return zero_if_not_finite(updates), state
+        return zero_if_not_finite(updates) if checks_numbers else updates, state
 
     return optax.GradientTransformation(init, update)
 

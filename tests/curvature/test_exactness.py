@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax import families as f8
-from fisher8_jax import fisher8, fisher8_nll, network_curvature
+from fisher8_jax import fisher8, fisher8_nll, network_curvature, network_gradient
 from tests.curvature.dense import dense_natural_gradient, relative_error
 from tests.curvature.networks import NETWORKS, ROWS
 
@@ -46,10 +46,16 @@ def narrow(tree):
 def test_any_network(name):
     predict_one, params, inputs = NETWORKS[name]()
     reference = dense_natural_gradient(predict_one, params, inputs, TARGETS, DAMPING)
-    step = jax.jit(functools.partial(natural_gradient, predict_one))
-    assert relative_error(step(params, inputs, TARGETS), reference) < 1e-9
+
+    @jax.jit
+    def both(*args):
+        """By a backward pass, and from the deltas of the Gram matrix."""
+        step = network_gradient(predict_one, *args, damping=DAMPING)
+        return natural_gradient(predict_one, *args), step.gradient
+
     small = narrow((params, inputs, TARGETS))
-    assert relative_error(step(*small), reference) < 1e-4
+    for limit, args in ((1e-9, (params, inputs, TARGETS)), (1e-4, small)):
+        assert max(relative_error(gradient, reference) for gradient in both(*args)) < limit
 
 
 def linear_in(family, sizes):

@@ -1,7 +1,8 @@
 """One job: a method and a network on some sets, all sets and seeds as lanes of one program.
 
 Everything is a default: Flax's initial values, a head that predicts mean and log-variance, and
-`fisher8_optimizer(steps)`; beside it Adam at 0.001 on the plain NLL.
+`fisher8_optimizer(steps)`, or `network_gradient` and `network_optimizer(steps)`, whose averaged
+parameters are looked at; beside them Adam at 0.001 on the plain NLL.
 """
 
 import functools
@@ -14,22 +15,22 @@ import optax
 from jax import Array
 
 from benchmarks.experiments.collapse.data import Arrays, load, stack
+from benchmarks.experiments.collapse.optimizers import OPTIMIZERS, Optimizer
 from benchmarks.experiments.collapse.plan import LOOKED_AT, WIDTHS, Job
 from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
-from fisher8_jax import Gaussian
+from fisher8_jax import Gaussian, network_gradient
+from fisher8_jax.curvature import NetworkGradient
 from fisher8_jax.diagnostics import constant_share, dead_units
 from fisher8_jax.ensembles import stack_members
 from fisher8_jax.losses import make_objective
 from fisher8_jax.metrics import nll, rmse
-from fisher8_jax.training import Lane, Schedule, Sources, Task, plain_network, start, train
-from fisher8_jax.transforms import fisher8_optimizer
+from fisher8_jax.training import Batch, Lane, Schedule, Sources, Task, plain_network, start, train
 
 CHUNK = 100
-ADAM_RATE = 1e-3
 Scores = dict[str, list[Any]]
 
 
@@ -45,7 +46,10 @@ def run_job(job: Job, report: Report) -> None:
         state, _ = train(task, state, sources, lanes, schedule)
         jax.block_until_ready(state.step)
         report(job.lane_steps * CHUNK / job.steps)
-    scores = _by_set(job, _look(job.activation, job.width, state.params, _to_look_at(arrays)))
+    params = state.params
+    if job.method == "network":
+        params = optax.tree_utils.tree_get(state.optimizer, "average")
+    scores = _by_set(job, _look(job.activation, job.width, params, _to_look_at(arrays)))
     origin = provenance(job.command)
     Store(job.results).write(job.cell, spec=job.spec, result=scores, provenance=origin)
 
@@ -68,13 +72,15 @@ def make_task(method: str, activation: str, width: str) -> Task:
     def predict(params: Params, inputs: Array) -> Gaussian:
         return Gaussian(*mlp.forward(params, None, inputs)[0])
 
-    def optimizer(steps: Array, factor: Array) -> optax.GradientTransformationExtraArgs:
-        if method == "fisher8":
-            return fisher8_optimizer(steps)
-        return optax.with_extra_args_support(optax.adam(ADAM_RATE))
+    def optimizer(steps: Array, factor: Array) -> Optimizer:
+        return OPTIMIZERS[method](steps)
 
-    loss = "fisher8" if method == "fisher8" else "gaussian_nll"
-    return Task(plain_network(predict), make_objective(loss), optimizer)
+    def natural(params: Params, batch: Batch, steps: Array, state: Any) -> NetworkGradient:
+        return network_gradient(predict, params, batch.inputs, batch.targets)
+
+    objective = make_objective("gaussian_nll" if method == "adam" else "fisher8")
+    by_network = natural if method == "network" else None
+    return Task(plain_network(predict), objective, optimizer, natural=by_network)
 
 
 def _start_lanes(job: Job, arrays: Arrays) -> tuple[Params, Lane]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.experiments.comparison.plan import (
     ANGLE_SETTINGS,
+    METHODS,
     PROBLEMS,
     TABLE,
     AngleJob,
@@ -18,7 +19,6 @@ from benchmarks.experiments.comparison.plan import (
     RunJob,
     SceneJob,
 )
-from benchmarks.experiments.curvature.plan import METHODS
 from benchmarks.experiments.uci.data import default_cache_dir, prepare
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
 from benchmarks.machinery.data import add_data_argument

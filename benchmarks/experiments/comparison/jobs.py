@@ -9,9 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarks.experiments.comparison.plan import COST_ROUNDS, LOOKS, PROBLEMS, CostJob, RunJob
+from benchmarks.experiments.comparison.plan import (
+    COST_ROUNDS,
+    LOOKS,
+    METHODS,
+    PROBLEMS,
+    CostJob,
+    RunJob,
+)
 from benchmarks.experiments.comparison.problems import Problem, load_problem
-from benchmarks.experiments.curvature.plan import METHODS
 from benchmarks.experiments.curvature.training import Settings, make_task
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator

@@ -19,6 +19,7 @@ from benchmarks.experiments.curvature.plan import (
     SinusoidJob,
     StepsJob,
     TimeJob,
+    program_of,
 )
 from benchmarks.experiments.sinusoid.plan import NOISES
 from benchmarks.experiments.uci.data import DATASETS, default_cache_dir, prepare
@@ -75,7 +76,7 @@ def _run_uci(args: argparse.Namespace, chosen: list[str], store: Store) -> None:
         assert costs is not None
     if "time" in chosen:
         timed = [job for name in datasets for job in _time_jobs(args, costs, name, paths[name])]
-        _run("jobs:run_time", timed, args, lambda job: job.steps * SPLITS * (1 + len(job.rates)))
+        _run("jobs:run_time", timed, args, lambda job: job.steps * SPLITS * (1 + len(job.choices)))
 
 
 def _time_jobs(args: argparse.Namespace, costs: Any, name: str, path: Path) -> list[TimeJob]:
@@ -89,7 +90,7 @@ def _time_jobs(args: argparse.Namespace, costs: Any, name: str, path: Path) -> l
             dataset=name,
             budget=budget,
             steps=steps_for(costs, method, BUDGETS[budget]),
-            seconds=costs[method][1],
+            seconds=costs[program_of(method)][1],
             seed=args.seed,
             data=path,
             results=args.results,

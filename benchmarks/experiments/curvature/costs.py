@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.experiments.curvature import sinusoid
 from benchmarks.experiments.curvature.jobs import state_of
 from benchmarks.experiments.curvature.plan import (
+    AVERAGE,
     BATCH,
     COST_ROUNDS,
     COST_STEPS,
@@ -19,6 +20,8 @@ from benchmarks.experiments.curvature.plan import (
     COSTS_SPEC,
     METHODS,
     SinusoidJob,
+    is_network,
+    program_of,
 )
 from benchmarks.experiments.curvature.training import SILU, make_task
 from benchmarks.experiments.uci.jobs import load_prepared
@@ -37,8 +40,9 @@ def measure_costs(data: Path, results: Path) -> None:
     rows = np.random.default_rng(0).integers(min(prepared.train_rows), size=(steps, SPLITS, BATCH))
     schedule = Schedule(rows, np.zeros(steps, bool), np.ones(steps, np.float32))
     programs: dict[str, tuple[Program, int]] = {}
-    for method in METHODS:
-        task = make_task(method, SILU, 10 * steps)
+    for method in sorted(set(map(program_of, METHODS))):
+        average = AVERAGE if is_network(method) else None  # part of its recipe
+        task = make_task(method, SILU, 10 * steps, average=average)
         state, lanes = state_of(task, SILU, prepared, data.stem)
         program = _program(task, state, prepared.train, lanes, schedule)
         programs[method] = (program, steps * SPLITS)
@@ -80,4 +84,4 @@ def _sinusoid_program(method: str, batch: int, steps: int) -> Program:
 
 def steps_for(costs: dict[str, Any], method: str, adam_steps: int) -> int:
     """How many steps of a method take as long as so many of Adam on the NLL."""
-    return round(adam_steps * costs["adam_nll"][1] / costs[method][1])
+    return round(adam_steps * costs["adam_nll"][1] / costs[program_of(method)][1])

@@ -9,13 +9,16 @@ import numpy as np
 from jax import Array
 
 from benchmarks.experiments.curvature.plan import (
+    AVERAGE,
     BATCH,
     DAMPING,
     HELD_OUT,
     LOOKS,
+    METHODS,
     STEPS,
     StepsJob,
     TimeJob,
+    is_network,
 )
 from benchmarks.experiments.curvature.training import ELU, SILU, Settings, make_task
 from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared, score_lanes
@@ -41,61 +44,68 @@ from fisher8_jax.training import (
 def run_steps(job: StepsJob, report: Report) -> None:
     """100 steps on all splits, with the batches and first parameters of the published tables."""
     prepared = load_prepared(job.data)
-    task = make_task("network", ELU, STEPS)
-    lanes, params = _lanes(job.dataset, job.seed, (1.0,)), _params(job, ELU, prepared)
+    task = make_task("network", ELU, STEPS, average=AVERAGE)
+    lanes, params = _lanes(job), _params(job, ELU, prepared)
     rows = [_batches(job, fold, n, STEPS) for fold, n in enumerate(prepared.train_rows)]
     schedule = _schedule(rows, STEPS)
     state = start(task, params, None, lanes, prepared.train)
     state, _ = train(task, state, prepared.train, lanes, schedule)
-    scores = score_lanes(task.apply, state.params, lanes.source, prepared)
+    judged = task.judged(state.params, state.optimizer)
+    scores = score_lanes(task.apply, judged, lanes.source, prepared)
     report(STEPS * SPLITS)
     _write(job, scores)
 
 
 def run_time(job: TimeJob, report: Report) -> None:
-    """One budget: choose rate and stopping point on held-out rows, then train on all rows."""
+    """One budget: choose on held-out rows rate or damping and when to stop; train on all rows."""
     prepared = load_prepared(job.data)
-    task = make_task(job.method, SILU, job.steps)
+    task = make_task(job.method, SILU, job.steps, average=AVERAGE)
     trial = _held_out_trial(job, task, prepared, report)
-    result: dict = {"seconds_per_step": job.seconds, "stopped": trial.stopped(job.rates)}
-    rate = 1.0
-    if len(job.rates) > 1:
+    result: dict = {"seconds_per_step": job.seconds, "stopped": trial.stopped(job.choices)}
+    chosen = job.choices[0]
+    if len(job.choices) > 1:
         last = trial.held_out[-1].mean(axis=0)
-        rate = job.rates[int(np.argmin(last))]
-        result |= {"rate": rate, "held_out_nll": np.where(np.isfinite(last), last, np.nan)}
-    lanes, params = _lanes(job.dataset, job.seed, (rate,)), _params(job, SILU, prepared)
+        chosen = job.choices[int(np.argmin(last))]
+        result |= {"chosen": chosen, "held_out_nll": np.where(np.isfinite(last), last, np.nan)}
+    lanes, params = _lanes(job, (chosen,)), _params(job, SILU, prepared)
     rows = [_batches(job, fold, n, job.steps) for fold, n in enumerate(prepared.train_rows)]
     looks = []
     for state, steps in _train(task, job, params, lanes, prepared.train, rows):
-        looks.append(score_lanes(task.apply, state.params, lanes.source, prepared))
+        looks.append(score_lanes(task.apply, _judged(job, task, state), lanes.source, prepared))
         report(steps * SPLITS)
+    average = task.judged(state.params, state.optimizer)
+    result["averaged"] = score_lanes(task.apply, average, lanes.source, prepared)
     curve = {f"{name}_over_time": [look[name].mean() for look in looks] for name in ("rmse", "nll")}
     steps_at_looks = [min((i + 1) * _chunk(job), job.steps) for i in range(len(looks))]
     _write(job, result | looks[-1] | curve | {"steps_at_looks": steps_at_looks})
 
 
+def _judged(job: TimeJob, task: Task, state: TrainState) -> Params:
+    """The average is part of the whole network's recipe, and of no other method."""
+    return task.judged(state.params, state.optimizer) if is_network(job.method) else state.params
+
+
 class Trial(NamedTuple):
-    """A training on all but the held-out rows; arrays of shape (looks, splits, rates)."""
+    """A training on all but the held-out rows; arrays of shape (looks, splits, choices)."""
 
     held_out: np.ndarray  # infinite where training diverged
     scores: dict[str, np.ndarray]
 
-    def stopped(self, rates: tuple[float, ...]) -> dict:
-        """Test scores at the look and the rate with the best held-out NLL, for every split."""
+    def stopped(self, choices: tuple[float, ...]) -> dict:
+        """Test scores at the look and the choice with the best held-out NLL, for every split."""
         best = self.held_out.argmin(axis=0)
-        of_rates = self.held_out.min(axis=0).mean(axis=0)
-        index = int(np.argmin(of_rates))
+        of_choices = self.held_out.min(axis=0).mean(axis=0)
+        index = int(np.argmin(of_choices))
         looks, splits = best[:, index], np.arange(len(best))
         scores = {name: values[looks, splits, index] for name, values in self.scores.items()}
-        return {"rate": rates[index], "looks": looks} | scores
+        return {"chosen": choices[index], "looks": looks} | scores
 
 
 def _held_out_trial(job: TimeJob, task: Task, prepared: Prepared, report: Report) -> Trial:
-    """Trains with every rate on nine tenths of the rows and looks at the last tenth."""
-    lanes = _lanes(job.dataset, job.seed, job.rates)
-    first = jax.tree.map(
-        lambda leaf: np.repeat(leaf, len(job.rates), axis=0), _params(job, SILU, prepared)
-    )
+    """Trains with every choice on nine tenths of the rows and looks at the last tenth."""
+    number = len(job.choices)
+    lanes = _lanes(job, job.choices)
+    first = jax.tree.map(lambda leaf: np.repeat(leaf, number, axis=0), _params(job, SILU, prepared))
     size = round(HELD_OUT * min(prepared.train_rows))
     orders = [
         generator("curvature", job.dataset, fold, job.seed, "held out").permutation(rows)
@@ -103,13 +113,14 @@ def _held_out_trial(job: TimeJob, task: Task, prepared: Prepared, report: Report
     ]
     kept, held = [order[size:] for order in orders], np.stack([order[:size] for order in orders])
     rows = [rows[_batches(job, fold, len(rows), job.steps)] for fold, rows in enumerate(kept)]
-    shape = (SPLITS, len(job.rates))
+    shape = (SPLITS, number)
     held_out, scores = [], []
     for state, steps in _train(task, job, first, lanes, prepared.train, rows):
-        values = np.asarray(_held_out(task, state.params, lanes.source, prepared.train, held))
+        judged = _judged(job, task, state)
+        values = np.asarray(_held_out(task, judged, lanes.source, prepared.train, held))
         held_out.append(np.where(np.isfinite(values), values, np.inf).reshape(shape))
-        scores.append(score_lanes(task.apply, state.params, lanes.source, prepared))
-        report(steps * SPLITS * len(job.rates))
+        scores.append(score_lanes(task.apply, judged, lanes.source, prepared))
+        report(steps * SPLITS * number)
     stacked = {name: np.stack([s[name].reshape(shape) for s in scores]) for name in scores[0]}
     return Trial(np.stack(held_out), stacked)
 
@@ -144,15 +155,19 @@ def _params(job: StepsJob | TimeJob, network: Mlp, prepared: Prepared) -> Params
     return stack_members([network.init(rng, prepared.features, PADDED_FEATURES) for rng in rngs])
 
 
-def _lanes(dataset: str, seed: int, rates: tuple[float, ...]) -> Lane:
-    """Splits outermost, rates inside."""
+def _lanes(job: StepsJob | TimeJob, choices: tuple[float, ...] = (1.0,)) -> Lane:
+    """Splits outermost, choices inside."""
+    dataset, seed, number = job.dataset, job.seed, len(choices)
     keys = [seed_of("uci", dataset, fold, seed, "key") & 0xFFFFFFFF for fold in range(SPLITS)]
-    number = SPLITS * len(rates)
-    settings = Settings(jnp.tile(jnp.array(rates, jnp.float32), SPLITS), jnp.full(number, DAMPING))
+    values = jnp.tile(jnp.array(choices, jnp.float32), SPLITS)
+    if isinstance(job, TimeJob) and METHODS[job.method].dampings:
+        settings = Settings(jnp.ones_like(values), values)
+    else:
+        settings = Settings(values, jnp.full_like(values, DAMPING))
     return Lane(
         settings,
-        jax.vmap(jax.random.key)(np.repeat(np.array(keys, np.uint32), len(rates))),
-        jnp.repeat(jnp.arange(SPLITS, dtype=jnp.int32), len(rates)),
+        jax.vmap(jax.random.key)(np.repeat(np.array(keys, np.uint32), number)),
+        jnp.repeat(jnp.arange(SPLITS, dtype=jnp.int32), number),
     )
 
 
@@ -177,5 +192,5 @@ def _write(job: StepsJob | TimeJob, result: dict) -> None:
 def state_of(task: Task, network: Mlp, prepared: Prepared, dataset: str) -> tuple[TrainState, Lane]:
     """A training before its first step, for measurements of cost."""
     job = StepsJob(dataset, 0, None, None)  # type: ignore[arg-type]
-    lanes = _lanes(dataset, 0, (0.01,))
+    lanes = _lanes(job, (0.01,))
     return start(task, _params(job, network, prepared), None, lanes, prepared.train), lanes

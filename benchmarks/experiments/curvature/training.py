@@ -8,7 +8,7 @@ import optax
 from chex import ArrayTree
 from jax import Array
 
-from benchmarks.experiments.curvature.plan import max_kl
+from benchmarks.experiments.curvature.plan import is_network, max_kl, program_of
 from benchmarks.machinery.networks import Mlp, Params
 from fisher8_jax import Gaussian, fisher8_optimizer, network_gradient, network_optimizer
 from fisher8_jax.curvature import NetworkGradient
@@ -59,9 +59,10 @@ class Optimizer:
 
     def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
         rate = settings.rate * factor
-        match self.method:
+        match program_of(self.method):
             case "network":
-                return network_optimizer(self.steps, max_kl=self.max_kl, mode=self.mode)
+                radius = {"max_kl": self.max_kl, "mode": self.mode}
+                return network_optimizer(self.steps, average=None, **radius)
             case "radius":
                 return fisher8_optimizer(self.steps, max_change=None, second_moment=None)
             case "sgd_fisher8":
@@ -72,7 +73,13 @@ class Optimizer:
                 return optax.adam(rate)
 
 
-def make_task(method: str, network: Mlp, steps: int, cap: float | None = None) -> Task:
+def make_task(
+    method: str,
+    network: Mlp,
+    steps: int,
+    cap: float | None = None,
+    average: float | None = None,
+) -> Task:
     """What the loop trains.
 
     Args:
@@ -80,6 +87,7 @@ def make_task(method: str, network: Mlp, steps: int, cap: float | None = None) -
         network: its network.
         steps: how long it trains.
         cap: the first radius of the whole network in the mode 'cap'; None for the recipe's own.
+        average: the part of the steps that an average of the parameters looks back; None for none.
     """
     predict = Predict(network)
     optimizer = Optimizer(method, steps, cap or max_kl(steps), "cap" if cap else "target")
@@ -87,7 +95,8 @@ def make_task(method: str, network: Mlp, steps: int, cap: float | None = None) -
         apply=plain_network(predict),
         objective=OBJECTIVES["gaussian_nll" if method == "adam_nll" else "fisher8"],
         optimizer=optimizer,
-        natural=Natural(predict) if method == "network" else None,
+        natural=Natural(predict) if is_network(method) else None,
+        average=None if average is None else max(average * steps, 1.0),
     )
 
 

@@ -1,143 +1,59 @@
-"""Held-out NLL of the whole network for fixed dampings and for the Levenberg-Marquardt rule.
+"""Damping of the whole network: fixed, by a rule, and with a size for every parameter.
 
-Two made-up regressions, a stiff one and a noisy one, trained by the recipe with nothing changed but
-the damping. The rule costs one more forward pass a step, which is not counted against it.
+`levenberg` puts fixed dampings beside the Levenberg-Marquardt rule on two made-up regressions.
+`scales` puts the identity beside factored second moments on four UCI sets, at equal processor time.
 """
 
 import argparse
-import functools
-from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
-from jax import Array
-
-from benchmarks.experiments.damping.problems import PROBLEMS, Data, draw
+from benchmarks.experiments.curvature.plan import SELECTION
+from benchmarks.experiments.damping import levenberg, scales_report
+from benchmarks.experiments.uci.data import default_cache_dir, prepare
+from benchmarks.machinery.command import check_names
 from benchmarks.machinery.console import progress
-from benchmarks.machinery.document import Paragraph, Section, Table, print_blocks
+from benchmarks.machinery.data import add_data_argument
+from benchmarks.machinery.document import Section, print_section
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
-from fisher8_jax import Gaussian, network_gradient, network_optimizer
-from fisher8_jax.curvature import adjust_damping, reduction_ratio
 
-CELL = "damping/levenberg"
-FIXED = (0.01, 0.1, 1.0, 10.0)
-START = 0.1
-MAX_KL = 0.3
-ROWS, BATCH, WIDTH = 1000, 64, 50
+EXPERIMENTS = ("levenberg", "scales")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--seeds", type=int, default=10)
+    """The choice of experiments, their size, and where things are."""
+    add_data_argument(parser)
+    parser.add_argument("--experiments", nargs="+", default=["all"], help=", ".join(EXPERIMENTS))
+    parser.add_argument("--steps", type=int, default=500, help="of `levenberg`")
+    parser.add_argument("--seeds", type=int, default=10, help="of `levenberg`")
     parser.add_argument("--results", default=DEFAULT_RESULTS, help="folder of the result files")
 
 
 def run(args: argparse.Namespace) -> int:
-    rows = []
-    with progress("damping", len(PROBLEMS)) as advance:
-        for problem in PROBLEMS:
-            rows += measure(problem, args.steps, args.seeds)
-            advance(1)
+    """Measures what was asked for and prints the tables."""
+    chosen = check_names("experiments", args.experiments, EXPERIMENTS)
+    if "levenberg" in chosen:
+        levenberg.run(args.steps, args.seeds, args.results)
     store = Store(args.results)
-    spec = {"steps": args.steps, "seeds": args.seeds, "rows": ROWS, "batch": BATCH}
-    command = f"python -m benchmarks damping --steps {args.steps} --seeds {args.seeds}"
-    store.write(CELL, spec=spec, result={"rows": rows}, provenance=provenance(command))
-    found = section(store)
-    print_blocks(found.blocks if found else [])
-    return 0
+    if "scales" in chosen:
+        _run_scales(args, store)
+    return print_section(section(store))
 
 
-def predict_one(params: dict[str, Array], x: Array) -> Gaussian:
-    hidden = jax.nn.silu(x @ params["first"] + params["first_bias"])
-    hidden = jax.nn.silu(hidden @ params["second"] + params["second_bias"])
-    return Gaussian(*(hidden @ params["head"] + params["head_bias"]))
+def _run_scales(args: argparse.Namespace, store: Store) -> None:
+    from benchmarks.experiments.damping import scales
 
-
-def draw_params(key: Array, inputs: int) -> dict[str, Array]:
-    keys = jax.random.split(key, 3)
-
-    def kernel(key: Array, rows: int, columns: int) -> Array:
-        return jax.random.normal(key, (rows, columns)) * rows**-0.5
-
-    return {
-        "first": kernel(keys[0], inputs, WIDTH),
-        "first_bias": jnp.zeros(WIDTH),
-        "second": kernel(keys[1], WIDTH, WIDTH),
-        "second_bias": jnp.zeros(WIDTH),
-        "head": 0.1 * kernel(keys[2], WIDTH, 2),
-        "head_bias": jnp.zeros(2),
-    }
-
-
-def mean_nll(params: Any, inputs: Array, targets: Array) -> Array:
-    return jax.vmap(predict_one, (None, 0))(params, inputs).nll(targets).mean()
-
-
-def train(problem: str, steps: int, adaptive: bool, damping: Array, seed: Array) -> Any:
-    """One training; the held-out NLL and the last damping."""
-    data: Data = draw(problem, seed, ROWS)
-    params = draw_params(jax.random.key(seed + 1000), data.inputs.shape[1])
-    optimizer = network_optimizer(steps, max_kl=MAX_KL)
-
-    def step(carry: Any, key: Array) -> tuple[Any, None]:
-        params, state, damping = carry
-        rows = jax.random.randint(key, (BATCH,), 0, ROWS)
-        x, y = data.inputs[rows], data.targets[rows]
-        step = network_gradient(predict_one, params, x, y, damping=damping)
-        updates, state = optimizer.update(step.gradient, state, params, step_kl=step.step_kl)
-        params = optax.apply_updates(params, updates)
-        if adaptive:
-            scale = optax.tree_utils.tree_get(state, "scale")
-            ratio = reduction_ratio(step, scale, mean_nll(params, x, y))
-            damping = adjust_damping(damping, ratio)
-        return (params, state, damping), None
-
-    keys = jax.random.split(jax.random.key(seed + 2000), steps)
-    start = (params, optimizer.init(params), damping)
-    (params, _, damping), _ = jax.lax.scan(step, start, keys)
-    return mean_nll(params, data.test_inputs, data.test_targets), damping
-
-
-def measure(problem: str, steps: int, seeds: int) -> list[dict[str, Any]]:
-    """One row for each fixed damping and one for the rule."""
-    numbers = jnp.arange(seeds)
-    rows = []
-    for adaptive, values in ((False, FIXED), (True, (START,))):
-        one = functools.partial(train, problem, steps, adaptive)
-        lanes = jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))
-        nll, last = map(np.asarray, lanes(jnp.array(values), numbers))
-        for index, value in enumerate(values):
-            rows.append(
-                {
-                    "problem": problem,
-                    "damping": "rule" if adaptive else value,
-                    "nll": float(nll[index].mean()),
-                    "error": float(nll[index].std(ddof=1) / np.sqrt(seeds)),
-                    "last_damping": float(np.median(last[index])),
-                }
-            )
-    return rows
+    paths = prepare(list(SELECTION), args.data_dir, default_cache_dir())
+    command = "python -m benchmarks damping --experiments scales"
+    with progress("damping", len(scales.NETWORKS)) as advance:
+        for name in scales.NETWORKS:
+            cell, spec = f"damping/scales-{name}", scales.spec_of(name)
+            if store.read(cell, spec) is None:
+                result = scales.measure(name, paths)
+                store.write(cell, spec=spec, result=result, provenance=provenance(command))
+            advance(1)
 
 
 def section(store: Store) -> Section | None:
-    """The stored measurement; None if there is none."""
-    result = store.read(CELL)
-    if result is None:
-        return None
-    rows = [
-        [
-            row["problem"],
-            str(row["damping"]),
-            f"{row['nll']:.3f}",
-            f"{row['error']:.3f}",
-            f"{row['last_damping']:.3g}",
-        ]
-        for row in result["rows"]
-    ]
-    caption = "Held-out NLL of the whole network by damping; `rule` is Levenberg-Marquardt from 0.1"
-    words = "Mean and standard error over seeds; the last column is the median damping at the end."
-    table = Table(caption, ["problem", "damping", "NLL", "error", "last"], rows)
-    return Section("Damping of the whole network", [table, Paragraph(words)])
+    """What is stored; None if there is nothing."""
+    blocks = [*levenberg.blocks(store), *scales_report.blocks(store)]
+    return Section("Damping of the whole network", blocks) if blocks else None
