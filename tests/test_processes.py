@@ -12,7 +12,9 @@ from tests.processes.launch import run_processes
 @pytest.mark.parametrize("path", ["identity", "fused"])
 def test_two_processes_equal_one(path):
     expected = gradient(path, *make_problem())
-    for output in run_processes("tests.processes.gradient", 2, path):
+    outputs = run_processes("tests.processes.gradient", 2, path)
+    assert len(outputs) == 2
+    for output in outputs:
         result = json.loads(output.splitlines()[-1])
         assert result["devices"] == 4  # two on each process
         for name, values in result["gradient"].items():
