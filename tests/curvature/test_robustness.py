@@ -67,8 +67,11 @@ CASES = {
 }
 
 
+EVERY_SOLVER = pytest.mark.parametrize("solver", ["auto", Blocks(rows=3), ConjugateGradients()])
+
+
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("solver", ["auto", Blocks(rows=3), ConjugateGradients()])
+@EVERY_SOLVER
 def test_never_a_nan(case, solver):
     """The gradient is finite, and so is the update that a radius makes of it.
 
@@ -80,6 +83,15 @@ def test_never_a_nan(case, solver):
     if step_kl is not None:
         assert step_kl >= 0
         assert all(np.all(np.isfinite(leaf)) for leaf in radius_update(step, step_kl))
+
+
+@EVERY_SOLVER
+def test_a_step_remains_where_its_squares_overflow(solver):
+    """Whitened gradients of e^25 squared, times e^50: no solver may take that for the end."""
+    step, _ = gradient(INPUTS, 1e-6, EVERY, LEVEL - 50, solver=solver)
+    for leaf in jax.tree.leaves(step):
+        assert np.all(np.isfinite(leaf))
+        assert np.abs(leaf).max() > 1e20
 
 
 def test_variances_from_e_minus_30_to_e_30_are_solved_in_float32():
