@@ -87,7 +87,7 @@ def test_never_a_nan(case, solver):
 
 @EVERY_SOLVER
 def test_a_step_remains_where_its_squares_overflow(solver):
-    """Whitened gradients of e^25 squared, times e^50: no solver may take that for the end."""
+    """The whitened gradient is about e^50, and no solver may take its square for the end."""
     step, _ = gradient(INPUTS, 1e-6, EVERY, LEVEL - 50, solver=solver)
     for leaf in jax.tree.leaves(step):
         assert np.all(np.isfinite(leaf))
