@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.experiments.comparison.angles import _cosines
 from benchmarks.experiments.curvature.costs import steps_for
-from benchmarks.experiments.curvature.jobs import Trial
+from benchmarks.experiments.curvature.jobs import Candidate, Trial
 from benchmarks.experiments.curvature.plan import AVERAGE, DAMPING, METHODS, max_kl
 from benchmarks.experiments.curvature.report import mean_nll, verdict
 from fisher8_jax import network_gradient, network_optimizer
@@ -15,12 +15,13 @@ from fisher8_jax.transforms import network_max_kl
 
 
 def test_stopping_takes_the_best_look_of_every_split_and_one_choice_for_all():
-    held_out = np.array(  # (looks, splits, choices); the second diverges in one split
+    held_out = np.array(  # (looks, splits, candidates); the second diverges in one split
         [[[3.0, 9.0], [2.0, np.inf]], [[1.0, 0.0], [4.0, np.inf]]]
     )
     scores = {"nll": np.arange(8.0).reshape(2, 2, 2)}
-    stopped = Trial(held_out, scores).stopped((0.1, 0.2))
-    assert stopped["chosen"] == 0.1
+    candidates = [Candidate(0.1, "last"), Candidate(0.1, "averaged")]
+    stopped = Trial(candidates, held_out, scores).stopped()
+    assert stopped["chosen"] == {"value": 0.1, "parameters": "last"}
     assert stopped["looks"].tolist() == [1, 0]
     assert stopped["nll"].tolist() == [scores["nll"][1, 0, 0], scores["nll"][0, 1, 0]]
 

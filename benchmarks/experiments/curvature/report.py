@@ -22,9 +22,10 @@ from benchmarks.machinery.store import Store
 
 Result = dict[str, Any]
 
-# Beside the end of a training: the last parameters of rivals, the average of the whole network.
+# Beside the parameters that held-out rows choose at the end of a training.
 VARIANTS = {
-    "averaged": "averaged parameters for all methods",
+    "last": "the last parameters of all methods",
+    "averaged": "the averaged parameters of all methods",
     "stopped": "at the best of ten looks at a tenth of the training rows, held out",
 }
 
