@@ -68,8 +68,7 @@ def run_time(job: TimeJob, report: Report) -> None:
     prepared = load_prepared(job.data)
     task = make_task(job.method, SILU, job.steps, average=AVERAGE)
     trial = _held_out_trial(job, task, prepared, report)
-    last = trial.held_out[-1].mean(axis=0)
-    chosen = trial.candidates[int(np.argmin(last))]
+    chosen = trial.best_at_end(job.ends)
     lanes, params = _lanes(job, (chosen.value,)), _params(job, SILU, prepared)
     rows = [_batches(job, fold, n, job.steps) for fold, n in enumerate(prepared.train_rows)]
     looks = []
@@ -77,12 +76,10 @@ def run_time(job: TimeJob, report: Report) -> None:
         looks.append(_score_ends(task, state, lanes, prepared))
         report(steps * SPLITS)
     seen = [look[chosen.parameters] for look in looks]
-    result = {
-        "seconds_per_step": job.seconds,
-        "stopped": trial.stopped(),
-        "chosen": chosen._asdict(),
-    }
-    result |= {"held_out_nll": np.where(np.isfinite(last), last, np.nan), **looks[-1], **seen[-1]}
+    either = trial.best_at_end(ENDS, chosen.value)
+    result: dict = {"seconds_per_step": job.seconds, "chosen": chosen._asdict()}
+    result |= {"stopped": trial.stopped(job.ends), "either": looks[-1][either.parameters]}
+    result |= looks[-1] | seen[-1]
     result |= {f"{name}_over_time": [x[name].mean() for x in seen] for name in ("rmse", "nll")}
     steps_at_looks = [min((i + 1) * _chunk(job), job.steps) for i in range(len(looks))]
     _write(job, result | {"steps_at_looks": steps_at_looks})
@@ -109,11 +106,22 @@ class Trial(NamedTuple):
     held_out: np.ndarray  # infinite where training diverged
     scores: dict[str, np.ndarray]
 
-    def stopped(self) -> dict:
+    def best_at_end(self, ends: tuple[str, ...], value: float | None = None) -> Candidate:
+        """The candidate with the best mean held-out NLL, among some ends and maybe one value."""
+        nll = self.held_out[-1].mean(axis=0)
+        allowed = [
+            index
+            for index, candidate in enumerate(self.candidates)
+            if candidate.parameters in ends and value in (None, candidate.value)
+        ]
+        return self.candidates[min(allowed, key=lambda index: nll[index])]
+
+    def stopped(self, ends: tuple[str, ...]) -> dict:
         """Test scores at the look and the candidate with the best held-out NLL, for every split."""
         best = self.held_out.argmin(axis=0)
-        of_candidates = self.held_out.min(axis=0).mean(axis=0)
-        index = int(np.argmin(of_candidates))
+        means = self.held_out.min(axis=0).mean(axis=0)
+        allowed = [i for i, candidate in enumerate(self.candidates) if candidate.parameters in ends]
+        index = min(allowed, key=lambda i: means[i])
         looks, splits = best[:, index], np.arange(len(best))
         scores = {name: values[looks, splits, index] for name, values in self.scores.items()}
         return {"chosen": self.candidates[index]._asdict(), "looks": looks} | scores

@@ -9,9 +9,9 @@ One setting of the whole network serves all UCI sets and both budgets: damping a
 recipe's own, chosen by held-out rows of the sets in SELECTION. An earlier setting (damping 0.1,
 radius 0.3) had been tried on all eight. Rivals with a learning rate get the best of three, chosen
 on a tenth of the training rows, and are then trained on all of them; so does a second row of the
-whole network with its damping. The same tenth decides, for all methods, whether the last parameters
-or their average are judged. Beside that stand the last parameters and the averages of all, and the
-best of ten looks at the held-out tenth.
+whole network with its damping. The recipe of the whole network keeps an average of the parameters,
+and the same tenth says whether it or the last ones are judged. Beside that stands what the same
+does for all methods, where the average costs the rivals nothing, and the best of ten looks.
 """
 
 from pathlib import Path
@@ -120,6 +120,11 @@ class TimeJob(NamedTuple):
         return METHODS[self.method].choices
 
     @property
+    def ends(self) -> tuple[str, ...]:
+        """The parameters that held-out rows choose from."""
+        return ENDS if is_network(self.method) else ENDS[:1]
+
+    @property
     def cell(self) -> str:
         seed = f"-seed{self.seed}" if self.seed else ""
         return f"curvature/time-{self.budget}-{self.method}-{self.dataset}{seed}"
@@ -129,7 +134,7 @@ class TimeJob(NamedTuple):
         spec: dict[str, Any] = {"experiment": "time", "method": self.method}
         spec |= {"dataset": self.dataset, "budget": self.budget, "steps": self.steps}
         spec |= {"batch": BATCH, "activation": "silu", "rates": METHODS[self.method].rates}
-        spec |= {"held_out": HELD_OUT, "looks": LOOKS, "average": AVERAGE, "ends": ENDS}
+        spec |= {"held_out": HELD_OUT, "looks": LOOKS, "average": AVERAGE, "ends": self.ends}
         if is_network(self.method):
             dampings = METHODS[self.method].dampings or (DAMPING,)
             spec |= {"dampings": dampings, "max_kl": max_kl(self.steps)}
@@ -180,5 +185,5 @@ COSTS_CELL = "curvature/costs"
 COST_STEPS, COST_ROUNDS = 200, 9
 COSTS_SPEC: dict[str, Any] = {"experiment": "costs", "lanes": 20, "batch": BATCH}
 COSTS_SPEC |= {"steps": COST_STEPS, "rounds": COST_ROUNDS}
-COSTS_SPEC |= {"methods": sorted(set(map(program_of, METHODS))), "averages": "all"}
+COSTS_SPEC |= {"methods": sorted(set(map(program_of, METHODS))), "average": AVERAGE}
 COSTS_SPEC |= {"sinusoid": "one seed, 150 and 150 units"}

@@ -22,10 +22,10 @@ from benchmarks.machinery.store import Store
 
 Result = dict[str, Any]
 
-# Beside the parameters that held-out rows choose at the end of a training.
+# Beside the end of a training: last parameters of the rivals, last or averaged ones of the whole
+# network.
 VARIANTS = {
-    "last": "the last parameters of all methods",
-    "averaged": "the averaged parameters of all methods",
+    "either": "last or averaged parameters of all methods, by held-out NLL",
     "stopped": "at the best of ten looks at a tenth of the training rows, held out",
 }
 
