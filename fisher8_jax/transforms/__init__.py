@@ -3,6 +3,7 @@
 from fisher8_jax.transforms._average import AverageState as AverageState
 from fisher8_jax.transforms._average import track_average as track_average
 from fisher8_jax.transforms._best_params import BestParams as BestParams
+from fisher8_jax.transforms._common_moves import shorten_common_moves as shorten_common_moves
 from fisher8_jax.transforms._kl_radius import KLRadiusState as KLRadiusState
 from fisher8_jax.transforms._kl_radius import scale_by_kl_radius as scale_by_kl_radius
 from fisher8_jax.transforms._network_recipe import CarriedState as CarriedState

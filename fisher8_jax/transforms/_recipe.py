@@ -3,9 +3,10 @@
 The radius sets how far a step moves the predictions. It is no bound on the parameters: where
 hidden units die, the predictions answer less, the radius lengthens the step, and more units die,
 until the network predicts a constant. Noise makes it worse, since a radius moves as far along noise
-as along a gradient, and momentum gives the noise a direction. So the recipe also bounds how far the
-parameters move in units of their size. The bound is loose enough for a real gradient early on, and
-falls so that a walk at random stays near.
+as along a gradient, and momentum gives the noise a direction. So the recipe protects hidden units
+in two ways. What all weights of a unit do together is made shorter, see `_common_moves.py`. And it
+bounds how far the parameters move in units of their size: loosely enough for a real gradient early
+on, and falling so that a walk at random stays near.
 """
 
 import chex
@@ -22,13 +23,14 @@ from fisher8_jax.transforms._checks import (
     check_trees,
     refuse_multi_steps,
 )
+from fisher8_jax.transforms._common_moves import shorten_common_moves
 from fisher8_jax.transforms._kl_radius import scale_by_kl_radius
 
 # Chosen on four UCI sets, at 100 steps and at 100 epochs: a short budget wants long steps, a long
 # one a bound on how far the predictions wander in all.
 LARGEST_RADIUS = 0.3
 TOTAL_DIVERGENCE = 200.0
-LARGEST_CHANGE = 0.2
+LARGEST_CHANGE = 0.3
 
 
 def default_max_kl(num_steps: int | Array) -> float | Array:
@@ -45,7 +47,7 @@ def default_max_kl(num_steps: int | Array) -> float | Array:
 
 
 def default_max_change(count: chex.Numeric) -> chex.Numeric:
-    """The recipe's bound on the relative change of parameters: a fifth at first, then less.
+    """The recipe's bound on the relative change of parameters: three tenths at first, then less.
 
     It falls with the root of the number of steps, so that a walk at random, whose squares add up,
     hardly gets further in a long training than in a short one.
@@ -56,7 +58,7 @@ def default_max_change(count: chex.Numeric) -> chex.Numeric:
     Example:
         >>> from fisher8_jax.transforms import default_max_change
         >>> [float(default_max_change(count)) for count in (0, 99, 9999)]
-        [0.2, 0.02, 0.002]
+        [0.3, 0.03, 0.003]
     """
     return LARGEST_CHANGE / (1 + count) ** 0.5
 
@@ -76,7 +78,8 @@ def fisher8_optimizer(
         step(t) = min((1 - t / num_steps) * sqrt(max_kl / q), max_change / change) * direction
 
     `q` is the KL divergence by which the direction moves the predictions, `change` the largest
-    part of its own size by which it moves an array of the parameters.
+    part of its own size by which it moves an array of the parameters. In the direction the common
+    moves of hidden units' weights are shortened, see `shorten_common_moves`.
     There is no learning rate: the number of steps is all that must be given. The gradient is that
     of a loss behind `fisher8`, but any gradient will do. `update` needs `predict`, see
     `scale_by_kl_radius`. A gradient that is not finite counts as zero, so it does not spoil the
@@ -87,9 +90,9 @@ def fisher8_optimizer(
         max_kl: the divergence by which the first step moves the predictions, in nats; by default
             `min(0.3, 600 / num_steps)`, see `default_max_kl`.
         max_change: the part of its own size by which a step may at most move any array of the
-            parameters, a number or an Optax schedule; by default `0.2 / sqrt(n)` at the n-th step,
-            see `default_max_change`. None for no bound, which ReLU networks on noisy data do not
-            survive.
+            parameters, a number or an Optax schedule; by default `0.3 / sqrt(n)` at the n-th step,
+            see `default_max_change`. None leaves hidden units unprotected: no bound, and common
+            moves of their weights at full length, which ReLU networks on noisy data do not survive.
         momentum: the decay of the gradients' running sum; 0 for none.
         second_moment: the decay of a running mean of squared gradients, by whose root every
             parameter's momentum is divided before the radius, as in Adam; None for none.
@@ -127,13 +130,16 @@ def fisher8_optimizer(
     radius = scale_by_kl_radius(
         falling_radius(max_kl, num_steps), max_change=max_change, exact=exact, axis_name=axis_name
     )
-    return descend_within(radius, momentum, second_moment)
+    protect = max_change is not None
+    return descend_within(radius, momentum, second_moment, protect_units=protect)
 
 
 def descend_within(
     radius: optax.GradientTransformationExtraArgs,
     momentum: float | Array,
     second_moment: float | Array | None,
+    *,
+    protect_units: bool = False,
 ) -> optax.GradientTransformationExtraArgs:
     """The recipe in front of any radius, whatever its schedule: guard, direction, radius.
 
@@ -142,6 +148,8 @@ def descend_within(
             of your own.
         momentum: see `fisher8_optimizer`.
         second_moment: see `fisher8_optimizer`.
+        protect_units: whether to shorten the common moves of hidden units' weights, see
+            `shorten_common_moves`.
 
     Returns:
         An Optax optimiser; `update` takes what `radius` takes.
@@ -160,6 +168,7 @@ def descend_within(
     return optax.chain(
         guard(),
         _direction(momentum, second_moment),
+        shorten_common_moves() if protect_units else optax.identity(),
         optax.scale(-1.0),
         radius,
     )

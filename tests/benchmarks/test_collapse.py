@@ -1,17 +1,29 @@
 """The grid that looks for collapsed trainings: its plan, its data, its verdicts, one real job."""
 
+import functools
 import gzip
 
+import jax
 import numpy as np
 import pytest
 
 from benchmarks.experiments.collapse import data
 from benchmarks.experiments.collapse.jobs import run_job
-from benchmarks.experiments.collapse.plan import Job, groups, order
+from benchmarks.experiments.collapse.optimizers import OPTIMIZERS, _bounded
+from benchmarks.experiments.collapse.plan import (
+    GROUPS,
+    METHODS,
+    VARIANTS,
+    Job,
+    groups,
+    order,
+    variant_jobs,
+)
 from benchmarks.experiments.collapse.report import Run, load, planned, section
 from benchmarks.experiments.tables.data import prepare
 from benchmarks.machinery.data import DataUnavailableError
 from benchmarks.machinery.store import Store
+from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
 
 HEALTHY = {
     "train_rmse": 0.5,
@@ -109,3 +121,41 @@ def test_a_job_writes_what_the_report_reads(tmp_path):
     assert table.rows[0][:4] == ["2x50", "100", "32", "0 of 5"]
     assert "**0** of 5 trainings end at a constant" in words.text
     assert dead.rows[0][2] == "fisher8"
+
+
+def test_variants_are_jobs_apart_from_the_grid(tmp_path):
+    assert set(OPTIMIZERS) == set(METHODS) | set(VARIANTS)
+    assert set(GROUPS["chosen"]).isdisjoint(GROUPS["others"])
+    assert sorted(GROUPS["chosen"] + GROUPS["others"]) == sorted(data.SETS)
+    jobs = variant_jobs(dict.fromkeys(data.SETS, tmp_path), tmp_path)
+    # 11 variants in three places by which they were judged, two in four others
+    assert len({job.cell for job in jobs}) == len(jobs) == 11 * 3 + 2 * 4
+    assert all(job.cell.startswith("collapse-variants/") and job.seeds == 3 for job in jobs)
+
+
+def test_the_variants_lead_to_the_default():
+    """What the study calls the default with another bound is the default at its own bound."""
+    params, (inputs, targets) = make_params(), make_batch()
+    gradients = fisher8_gradients(params, inputs, targets)
+
+    def first_step(make):
+        optimizer = make(jax.numpy.array(100))
+        predict = functools.partial(network, inputs=inputs)
+        return optimizer.update(gradients, optimizer.init(params), params, predict=predict)[0]
+
+    same = functools.partial(np.testing.assert_allclose, rtol=1e-6)
+    bounded = first_step(_bounded(0.3, protect_units=True))
+    jax.tree.map(same, first_step(OPTIMIZERS["default"]), bounded)
+    other = first_step(OPTIMIZERS["short_0.2"])
+    # The bound is what is reached at the first step.
+    jax.tree.map(lambda a, b: same(a / b, 1.5), bounded, other)
+
+
+def test_the_report_compares_variants(tmp_path):
+    scores = {key: [value] * 3 for key, value in (HEALTHY | {"train_nll": -1.25}).items()}
+    for job in variant_jobs(dict.fromkeys(data.SETS, tmp_path), tmp_path)[:2]:
+        result = dict.fromkeys(job.sets, scores)
+        Store(tmp_path).write(job.cell, spec=job.spec, result=result, provenance={})
+    (table,) = section(Store(tmp_path)).blocks
+    assert [row[0] for row in table.rows] == list(VARIANTS.values())[:2]
+    assert table.rows[0][1:] == ["-1.25; 25 %", "not run", "not run"]

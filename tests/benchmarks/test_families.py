@@ -1,5 +1,6 @@
 """The recovery benchmark: its measures on made-up curves, its recipe, and the table in the docs."""
 
+import functools
 import pathlib
 
 import jax
@@ -9,7 +10,7 @@ import pytest
 
 from benchmarks.experiments.families import jobs as families
 from benchmarks.experiments.families.jobs import EVALUATE_EVERY
-from benchmarks.experiments.families.plan import WIDTH
+from benchmarks.experiments.families.plan import RECIPES, WIDTH
 from benchmarks.experiments.families.problems import PROBLEMS
 from benchmarks.experiments.families.report import counts, section
 from benchmarks.machinery.document import table_lines
@@ -87,6 +88,41 @@ def test_the_docs_show_the_stored_table():
     names = [row[0] for row in table.rows]
     assert names == [name for name in PROBLEMS if name in names]
     assert len(names) >= 14
+
+
+def test_a_recipe_climbs_until_it_arrives():
+    ends = {10: 0.5, 15: 0.03, 20: 0.01, 30: 0.001}
+    trained = []
+
+    def train(lengths, seeds):
+        trained.extend(lengths)
+        return {f"over {n}": np.full((len(seeds), n // EVALUATE_EVERY), ends[n]) for n in lengths}
+
+    found = families.climb(train, [10, 15, 20, 30])
+    assert trained == [10, 15, 20]
+    assert found["planned"] == 20
+    assert families.climb(train, [10, 15])["planned"] is None
+
+
+def test_the_report_counts_recipes_beside_adam(tmp_path):
+    recovery = {"planned": 100, "crossing": 100, "excess_by_length": {"100": 0.01}}
+    row = {"family": "Gamma", "fisher8": recovery, "adam": recovery}
+    write = functools.partial(Store(tmp_path).write, spec={}, provenance={})
+    write("families/recovery/gamma", result=row)
+    for recipe, needed in (("bare", 100), ("network", 30)):
+        row = {"family": "Gamma", "adam": 100, "fisher8": {"planned": needed}}
+        write(f"families/{recipe}/gamma", result=row)
+    _, _, table, bare, network = section(Store(tmp_path)).blocks
+    assert table.rows == [["Gamma", "100", "30", "100"]]
+    assert "in 0 of 1 families, equal in 1" in bare.text
+    assert "in 1 of 1 families, equal in 0" in network.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes_recover_a_family(recipe):
+    train = families.RECIPE_TRAINERS[recipe](PROBLEMS["Bernoulli"], 40)
+    assert families.climb(train, [10, 20, 40])["planned"] is not None
 
 
 @pytest.mark.slow

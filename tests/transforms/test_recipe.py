@@ -89,7 +89,7 @@ def test_a_bad_gradient_does_not_spoil_the_momentum():
 
 def test_no_moments_is_plain_fisher8_with_a_radius():
     params, (inputs, targets) = make_params(), make_batch()
-    optimizer = fisher8_optimizer(10, momentum=0.0, second_moment=None, max_kl=0.3)
+    optimizer = fisher8_optimizer(10, momentum=0.0, second_moment=None, max_kl=0.3, max_change=None)
     predict = functools.partial(network, inputs=inputs)
     gradients = fisher8_gradients(params, inputs, targets)
     updates, _ = optimizer.update(gradients, optimizer.init(params), params, predict=predict)

@@ -5,11 +5,14 @@ sizes. It asks one thing of every training: does the prediction still depend on 
 the share of dead units, and the same for the whole network and for Adam.
 
 The grid is ordered so that a part of it is a balanced part: small networks first, then wide ones
-by their budget. Large sets are cut to 10,000 rows.
+by their budget. Large sets are cut to 10,000 rows. `--variants` runs what the recipe was chosen
+from, on a small part of it.
 """
 
 import argparse
 import itertools
+from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks.experiments.collapse.data import SETS
 from benchmarks.experiments.collapse.plan import (
@@ -21,6 +24,7 @@ from benchmarks.experiments.collapse.plan import (
     Job,
     groups,
     order,
+    variant_jobs,
 )
 from benchmarks.experiments.collapse.report import section
 from benchmarks.experiments.tables.data import prepare
@@ -41,17 +45,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", nargs="+", type=int, choices=STEPS, default=list(STEPS))
     parser.add_argument("--batches", nargs="+", type=int, choices=BATCHES, default=list(BATCHES))
     add_run_arguments(parser, cache=True)
+    parser.add_argument("--variants", action="store_true", help="not the grid, but other recipes")
     parser.add_argument("--table", action="store_true", help="only print what is there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs what is missing and prints the tables."""
     if not args.table:
-        jobs = make_jobs(args)
+        jobs = _make_variants(args) if args.variants else make_jobs(args)
         run_missing("collapse.jobs:run_job", jobs, args, title="Collapse", work=_work)
     found = section(Store(args.results))
     print_blocks(found.blocks if found else [])
     return 0
+
+
+def _make_variants(args: argparse.Namespace) -> list[Job]:
+    return variant_jobs(_paths(SETS, args), args.results)
+
+
+def _paths(sets: Sequence[str], args: argparse.Namespace) -> dict[str, Path]:
+    return prepare(list(sets), args.data_dir, args.cache_dir or default_cache_dir())
 
 
 def make_jobs(args: argparse.Namespace) -> list[Job]:
@@ -62,7 +75,7 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
         "activations": check_names("activations", args.activations, ACTIVATIONS),
         "widths": check_names("widths", args.widths, tuple(WIDTHS)),
     }
-    paths = prepare(chosen["sets"], args.data_dir, args.cache_dir or default_cache_dir())
+    paths = _paths(chosen["sets"], args)
     grid = itertools.product(
         chosen["methods"], chosen["activations"], chosen["widths"], args.steps, args.batches
     )

@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
 from benchmarks.experiments.collapse.data import Arrays, load, stack
+from benchmarks.experiments.collapse.optimizers import OPTIMIZERS, Optimizer
 from benchmarks.experiments.collapse.plan import LOOKED_AT, WIDTHS, Job
 from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.provenance import provenance
@@ -28,10 +28,8 @@ from fisher8_jax.ensembles import stack_members
 from fisher8_jax.losses import make_objective
 from fisher8_jax.metrics import nll, rmse
 from fisher8_jax.training import Batch, Lane, Schedule, Sources, Task, plain_network, start, train
-from fisher8_jax.transforms import fisher8_optimizer, network_optimizer
 
 CHUNK = 100
-ADAM_RATE = 1e-3
 Scores = dict[str, list[Any]]
 
 
@@ -70,12 +68,8 @@ def make_task(method: str, activation: str, width: str) -> Task:
     def predict(params: Params, inputs: Array) -> Gaussian:
         return Gaussian(*mlp.forward(params, None, inputs)[0])
 
-    def optimizer(steps: Array, factor: Array) -> optax.GradientTransformationExtraArgs:
-        if method == "fisher8":
-            return fisher8_optimizer(steps)
-        if method == "network":
-            return network_optimizer(steps, average=None)  # the last parameters are looked at
-        return optax.with_extra_args_support(optax.adam(ADAM_RATE))
+    def optimizer(steps: Array, factor: Array) -> Optimizer:
+        return OPTIMIZERS[method](steps)
 
     def natural(params: Params, batch: Batch, steps: Array, state: Any) -> NetworkGradient:
         return network_gradient(predict, params, batch.inputs, batch.targets)

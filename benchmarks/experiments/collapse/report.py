@@ -10,10 +10,13 @@ from benchmarks.experiments.collapse.data import SETS
 from benchmarks.experiments.collapse.plan import (
     ACTIVATIONS,
     BATCHES,
+    GROUPS,
     METHODS,
+    PLACES,
     SEEDS,
     SEEDS_OF_LARGEST,
     STEPS,
+    VARIANTS,
     WIDTHS,
 )
 from benchmarks.machinery.document import Block, Paragraph, Section, Table
@@ -47,20 +50,61 @@ class Run(NamedTuple):
 
 def section(store: Store) -> Section | None:
     """What is stored of the grid; None without results."""
-    runs = list(load(store))
-    if not runs:
+    runs, blocks = list(load(store)), _variant_tables(store)
+    if not runs and not blocks:
         return None
-    blocks: list[Block] = []
     for method, words in METHODS.items():
         mine = [run for run in runs if run.place["method"] == method]
         if mine:
             blocks += [_table(words, mine), Paragraph(sentence(words, mine, method))]
-    return Section("Does a training end at a constant?", [*blocks, _dead_table(runs)])
+    if runs:
+        blocks.append(_dead_table(runs))
+    return Section("Does a training end at a constant?", blocks)
 
 
-def load(store: Store) -> Iterator[Run]:
+def _variant_tables(store: Store) -> list[Block]:
+    """NLL of the training rows and dead units, by variant and place, for both groups of sets."""
+    runs = list(load(store, "collapse-variants"))
+    words = {
+        "chosen": "Variants of the recipe on the sets by which it was chosen",
+        "others": "Before and after on other sets, activations and sizes",
+    }
+    return [
+        _variant_table(words[group], [run for run in runs if run.name in sets], PLACES[group])
+        for group, sets in GROUPS.items()
+        if any(run.name in sets for run in runs)
+    ]
+
+
+def _variant_table(words: str, runs: list[Run], places: Iterable[tuple[Any, ...]]) -> Table:
+    names = ("activation", "width", "steps", "batch")
+    rows = []
+    for method, label in VARIANTS.items():
+        mine = _at(runs, {"method": method})
+        if mine:
+            cells = [_fit_and_dead(_at(mine, dict(zip(names, p, strict=True)))) for p in places]
+            rows.append([label, *cells])
+    sets = ", ".join(dict.fromkeys(run.name for run in runs))
+    caption = (
+        f"{words} ({sets}): mean NLL of the training rows, targets of unit variance; dead units "
+        "of the last hidden layer"
+    )
+    header = [f"{a} {w}, {s} steps of {b}" for a, w, s, b in places]
+    return Table(caption, ["recipe", *header], rows)
+
+
+def _fit_and_dead(runs: list[Run]) -> str:
+    if not runs:
+        return "not run"
+    bad = [run for run in runs if run.is_constant or run.is_diverged]
+    text = f"{np.mean([run.scores['train_nll'] for run in runs]):.2f}; "
+    text += f"{100 * np.mean([run.scores['dead'][-1] for run in runs]):.0f} %"
+    return text + (f"; {len(bad)} of {len(runs)} constant or diverged" if bad else "")
+
+
+def load(store: Store, folder: str = "collapse") -> Iterator[Run]:
     """Every stored training."""
-    for cell in store.cells("collapse"):
+    for cell in store.cells(folder):
         for name, scores in cell["result"].items():
             for seed in range(cell["spec"]["seeds"]):
                 one = {key: values[seed] for key, values in scores.items()}

@@ -22,8 +22,9 @@ Every family is stored in a file of its own, so a run can be resumed or split.
 """
 
 import argparse
+import itertools
 
-from benchmarks.experiments.families.plan import LADDER, SEEDS, BareJob, Job
+from benchmarks.experiments.families.plan import LADDER, RECIPES, SEEDS, Job, RecipeJob
 from benchmarks.experiments.families.problems import PROBLEMS
 from benchmarks.experiments.families.report import section
 from benchmarks.machinery.command import add_run_arguments, run_missing
@@ -36,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ladder", type=int, nargs="+", default=list(LADDER))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--families", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
-    parser.add_argument("--bare", action="store_true", help="the recipe without any setting")
+    for recipe, words in RECIPES.items():
+        parser.add_argument(f"--{recipe}", action="store_true", help=f"only {words}, beside Adam")
     add_run_arguments(parser)
     parser.set_defaults(workers=1)  # one training has enough for all cores
 
@@ -44,9 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Computes what is not stored yet and prints the table of everything stored."""
     size = tuple(sorted(args.ladder)), tuple(args.seeds)
-    if args.bare:
-        bare = [BareJob(family, args.results) for family in args.families]
-        run_missing("families.jobs:run_bare_job", bare, args, title="Families, bare default")
+    recipes = [recipe for recipe in RECIPES if getattr(args, recipe)]
+    if recipes:
+        pairs = itertools.product(recipes, args.families)
+        bare = [RecipeJob(family, recipe, args.results) for recipe, family in pairs]
+        run_missing("families.jobs:run_recipe_job", bare, args, title="Families, recipes")
     else:
         jobs = [Job(family, *size, args.results) for family in args.families]
         run_missing("families.jobs:run_job", jobs, args, title="Families")

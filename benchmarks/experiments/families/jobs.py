@@ -25,16 +25,17 @@ from benchmarks.experiments.families.plan import (
     SETTING,
     TOLERANCE,
     WIDTH,
-    BareJob,
     Job,
+    RecipeJob,
 )
 from benchmarks.experiments.families.problems import PROBLEMS, Problem
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
+from fisher8_jax import network_gradient
 from fisher8_jax.losses import make_objective
 from fisher8_jax.training import Apply, Batch, Lane, Task, plain_network, start, train_on_batches
-from fisher8_jax.transforms import fisher8_optimizer
+from fisher8_jax.transforms import fisher8_optimizer, network_optimizer
 
 EVALUATE_EVERY = 5
 
@@ -61,18 +62,29 @@ def run_job(job: Job, report: Report) -> None:
     report(1)
 
 
-def run_bare_job(job: BareJob, report: Report) -> None:
-    """The bare default at every length that Adam does not beat; Adam's own is stored already."""
+def run_recipe_job(job: RecipeJob, report: Report) -> None:
+    """A recipe at lengths that Adam does not beat, until it arrives; Adam's own is stored."""
     store = Store(job.results)
     beside = store.load(store.path(job.beside))
     if beside is None:
         raise RuntimeError(f"Run `python -m benchmarks families --families '{job.family}'` first.")
     adam = beside["result"]["adam"]["planned"]
-    ladder = [n for n in LADDER if n <= min(adam or FIRST_CLIMB, FIRST_CLIMB)]
-    curves = fisher8_trainer(PROBLEMS[job.family], FIRST_CLIMB, _bare)(ladder, SEEDS)
-    row = {"family": job.family, "adam": adam, "fisher8": _summary(curves, ladder)}
+    lengths = [n for n in LADDER if n <= min(adam or FIRST_CLIMB, FIRST_CLIMB)]
+    row = climb(RECIPE_TRAINERS[job.recipe](PROBLEMS[job.family], FIRST_CLIMB), lengths)
+    row = {"family": job.family, "adam": adam, "fisher8": row}
     store.write(job.cell, spec=job.spec, result=row, provenance=provenance(job.command))
     report(1)
+
+
+def climb(train: Trainer, lengths: Sequence[int]) -> dict[str, Any]:
+    """One length after the other, until a run ends within the tolerance."""
+    curves: Curves = {}
+    for number, steps in enumerate(lengths, 1):
+        curves |= train([steps], SEEDS)
+        found = _summary(curves, lengths[:number])
+        if found["planned"]:
+            break
+    return found
 
 
 def compute_row(problem: Problem, ladder: Sequence[int], seeds: Sequence[int]) -> dict[str, Any]:
@@ -153,6 +165,10 @@ def _bare(settings: Settings, factor: Array) -> Optimizer:
     return fisher8_optimizer(settings.steps.astype(jnp.int32))
 
 
+def _network_recipe(settings: Settings, factor: Array) -> Optimizer:
+    return network_optimizer(settings.steps.astype(jnp.int32))
+
+
 def _decaying_adam(settings: Settings, factor: Array) -> optax.GradientTransformation:
     """A linear decay over the planned length; none if that is infinite."""
     steps, rate = settings
@@ -166,13 +182,28 @@ def fisher8_trainer(
 ) -> Trainer:
     """Trains runs planned for each of the lengths; their keys are `over LENGTH`."""
     task = Task(_network_of(problem), make_objective("fisher8"), optimizer)
+    return _planned(task, problem, longest)
 
+
+def _planned(task: Task, problem: Problem, longest: int) -> Trainer:
     def curves(lengths: Sequence[int], seeds: Sequence[int]) -> Curves:
         rates = np.ones(1, np.float32)
         found = {n: _train(task, problem, longest, n, n, rates, np.array(seeds)) for n in lengths}
         return {f"over {n}": _cut(curve[0], n) for n, curve in found.items()}
 
     return curves
+
+
+def network_trainer(problem: Problem, longest: int) -> Trainer:
+    """The same by the natural gradient of the whole network; judged by averaged parameters."""
+    predict = functools.partial(_network, problem)
+
+    def natural(params, batch, settings, state):
+        return network_gradient(predict, params, batch.inputs, batch.targets)
+
+    network, objective = _network_of(problem), make_objective("fisher8")
+    task = Task(network, objective, _network_recipe, natural=natural)
+    return _planned(task, problem, longest)
 
 
 def adam_trainer(problem: Problem, longest: int) -> Trainer:
@@ -231,7 +262,8 @@ def _train(task, problem, longest, steps, end, rates, seeds) -> Array:
         indices = number * EVALUATE_EVERY + jnp.arange(EVALUATE_EVERY)
         batches = jax.vmap(lambda index: jax.vmap(functools.partial(batch, index))(keys, data))
         state, _ = train_on_batches(task, state, lanes, batches(indices))
-        return state, curve.at[:, number].set(jax.vmap(excess)(state.params, data))
+        params = optax.tree_utils.tree_get(state.optimizer, "average", state.params)
+        return state, curve.at[:, number].set(jax.vmap(excess)(params, data))
 
     curve = jnp.full((len(lane_seed), longest // EVALUATE_EVERY), jnp.nan)
     first = start(task, params, None, lanes), curve
@@ -262,3 +294,9 @@ def _initial(problem: Problem, key: Array) -> Any:
     weights, bias = params[-1]
     params[-1] = (0.1 * weights, bias + jnp.asarray(problem.start or 0.0))
     return params
+
+
+RECIPE_TRAINERS: dict[str, Callable[[Problem, int], Trainer]] = {
+    "bare": functools.partial(fisher8_trainer, optimizer=_bare),
+    "network": network_trainer,
+}

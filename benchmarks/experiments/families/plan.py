@@ -49,10 +49,18 @@ class Job(NamedTuple):
         return f"python -m benchmarks families --families '{self.family}' {options}"
 
 
-class BareJob(NamedTuple):
-    """The bare default on one family, up to the length that Adam needs."""
+# Recipes as they come, with nothing but the number of steps.
+RECIPES = {
+    "bare": "fisher8_optimizer(num_steps)",
+    "network": "network_gradient and network_optimizer(num_steps)",
+}
+
+
+class RecipeJob(NamedTuple):
+    """A recipe as it comes on one family, up to the length that Adam needs."""
 
     family: str
+    recipe: str
     results: Path
 
     @property
@@ -63,14 +71,14 @@ class BareJob(NamedTuple):
     @property
     def cell(self) -> str:
         """The name in the store."""
-        return self.beside.replace("recovery", "bare")
+        return self.beside.replace("recovery", self.recipe)
 
     @property
     def spec(self) -> dict[str, Any]:
         """What determines a row, together with the code."""
         return {
             "family": self.family,
-            "setting": "fisher8_optimizer(num_steps)",
+            "setting": RECIPES[self.recipe],
             "ladder": f"up to Adam's planned length, at most {FIRST_CLIMB}",
             "seeds": list(SEEDS),
             "tolerance": TOLERANCE,
@@ -81,4 +89,4 @@ class BareJob(NamedTuple):
     @property
     def command(self) -> str:
         """What computes it."""
-        return f"python -m benchmarks families --bare --families '{self.family}'"
+        return f"python -m benchmarks families --{self.recipe} --families '{self.family}'"

@@ -36,10 +36,10 @@ class Problem:
         return sum(len(field) for field in self.waves)
 
     def distribution(self, outputs: jax.Array) -> Family:
-        """The predicted distribution from raw outputs of shape (n, num_outputs)."""
+        """The predicted distribution from raw outputs of shape (..., num_outputs)."""
         edges = np.cumsum([0] + [len(field) for field in self.waves])
         parts = [
-            outputs[:, a:b].reshape(outputs.shape[0], *shape)
+            outputs[..., a:b].reshape(*outputs.shape[:-1], *shape)
             for a, b, shape in zip(edges, edges[1:], self.shapes, strict=False)
         ]
         return self.make(*parts)

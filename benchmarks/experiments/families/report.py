@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.families.plan import TOLERANCE
+from benchmarks.experiments.families.plan import RECIPES, TOLERANCE
 from benchmarks.experiments.families.problems import PROBLEMS
 from benchmarks.machinery.document import Block, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
@@ -38,25 +38,45 @@ def section(store: Store) -> Section | None:
     )
     table = Table(caption, HEADER, [_row(row) for row in rows])
     blocks: list[Block] = [table, Paragraph("\n".join(counts(rows)))]
-    return Section("Recovery of every family", [*blocks, *_bare_blocks(store)])
+    return Section("Recovery of every family", [*blocks, *_recipe_blocks(store)])
 
 
-def _bare_blocks(store: Store) -> list[Block]:
-    """The bare default beside Adam as planned, for what is stored of it."""
-    found = {cell["result"]["family"]: cell["result"] for cell in store.cells("families/bare")}
+def _recipe_blocks(store: Store) -> list[Block]:
+    """Recipes as they come beside Adam as planned, for what is stored of them."""
+    found: dict[str, dict[str, Any]] = {
+        recipe: {
+            cell["result"]["family"]: cell["result"] for cell in store.cells(f"families/{recipe}")
+        }
+        for recipe in RECIPES
+    }
+    found = {recipe: rows for recipe, rows in found.items() if rows}
     if not found:
         return []
-    pairs = {name: (found[name]["fisher8"]["planned"], found[name]["adam"]) for name in found}
-    rows = [
-        [name, str(pairs[name][0] or "not by then"), str(pairs[name][1] or "-")]
-        for name in PROBLEMS
-        if name in pairs
+    names = [name for name in PROBLEMS if any(name in rows for rows in found.values())]
+    adam = {name: row["adam"] for rows in found.values() for name, row in rows.items()}
+    lines = [
+        [name, *(_needed(rows.get(name)) for rows in found.values()), str(adam[name] or "-")]
+        for name in names
     ]
-    fewer = sum(ours is not None and ours < (adam or np.inf) for ours, adam in pairs.values())
-    equal = sum(ours is not None and ours == adam for ours, adam in pairs.values())
-    caption = "The bare default `fisher8_optimizer(num_steps)` at lengths up to Adam's, as planned"
-    words = f"In fewer steps than Adam in {fewer} of {len(pairs)} families run, equal in {equal}."
-    return [Table(caption, ["family", "Fisher8", "Adam, best of six"], rows), Paragraph(words)]
+    caption = (
+        "Recipes with nothing but the number of steps, at lengths up to Adam's: the shortest that "
+        "ends within the tolerance"
+    )
+    header = ["family", *(RECIPES[recipe] for recipe in found), "Adam, best of six"]
+    blocks: list[Block] = [Table(caption, header, lines)]
+    for recipe, rows in found.items():
+        pairs = [(row["fisher8"]["planned"], row["adam"]) for row in rows.values()]
+        fewer = sum(ours is not None and ours < (rival or np.inf) for ours, rival in pairs)
+        equal = sum(ours is not None and ours == rival for ours, rival in pairs)
+        words = f"in fewer steps than Adam in {fewer} of {len(pairs)} families, equal in {equal}."
+        blocks.append(Paragraph(f"`{RECIPES[recipe]}`: {words}"))
+    return blocks
+
+
+def _needed(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "not run"
+    return str(row["fisher8"]["planned"] or "not by then")
 
 
 def counts(rows: Iterable[dict[str, Any]]) -> list[str]:

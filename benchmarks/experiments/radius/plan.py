@@ -57,7 +57,8 @@ class RadiusJob(NamedTuple):
         if self.experiment == "cap":
             settings |= {"optimizer": "sgd", "max_kl": CAP_MAX_KL, "momentum": 0.0}
         else:
-            settings |= {"max_change": "0.2 / sqrt(step)", "second_moment": 0.99}
+            settings |= {"max_change": "0.3 / sqrt(step)", "second_moment": 0.99}
+            settings |= {"common_moves": "shortened"}
         if self.experiment in ("epochs", "held_out"):
             settings |= {"average_epochs": AVERAGE_EPOCHS}
         if self.experiment == "held_out":
