@@ -65,11 +65,8 @@ def test_the_verdict_counts_rivals_alone():
         "first": rivals | {"network": {"nll": [0.9]}, "network_chosen": {"nll": [0.8]}},
         "second": rivals | {"network": {"nll": [1.5]}, "network_chosen": {"nll": [1.05]}},
     }
-    words = verdict("network", found)
-    assert "**1 of 2**" in words
-    assert "others on 1;" in words
-    assert "+0.50 nats, on second" in words
-    assert "others on 2;" in verdict("network_chosen", found)
+    assert verdict("network", found) == ["1 of 2", "1", "+0.50, second"]
+    assert verdict("network_chosen", found) == ["1 of 2", "2", "+0.05, second"]
 
 
 def test_a_split_that_diverged_makes_the_mean_infinite():
