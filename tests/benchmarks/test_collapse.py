@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import pathlib
 
 import jax
 import numpy as np
@@ -22,9 +23,11 @@ from benchmarks.experiments.collapse.plan import (
 from benchmarks.experiments.collapse.report import Run, load, planned, section
 from benchmarks.experiments.tables.data import prepare
 from benchmarks.machinery.data import DataUnavailableError
+from benchmarks.machinery.document import Table, table_lines
 from benchmarks.machinery.store import Store
 from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
 
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 HEALTHY = {
     "train_rmse": 0.5,
     "constant_share": 0.0,
@@ -159,3 +162,15 @@ def test_the_report_compares_variants(tmp_path):
     (table,) = section(Store(tmp_path)).blocks
     assert [row[0] for row in table.rows] == list(VARIANTS.values())[:2]
     assert table.rows[0][1:] == ["-1.25; 25 %", "not run", "not run"]
+
+
+def test_the_docs_show_the_stored_variants():
+    page = (DOCS / "recipe.md").read_text()
+    tables = [
+        block
+        for block in section(Store()).blocks
+        if isinstance(block, Table) and block.header[0] == "recipe"
+    ]
+    assert len(tables) == 2
+    for table in tables:
+        assert all(line in page for line in table_lines(table))
