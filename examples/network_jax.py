@@ -29,5 +29,5 @@ def main(steps=100):
 
     start = (params, optimizer.init(params))
     (_, state), values = jax.jit(lambda start: jax.lax.scan(train_step, start, length=steps))(start)
-    average = optax.tree_utils.tree_get(state, "average")  # the parameters to predict with
+    average = optax.tree_utils.tree_get(state, "average")  # less of the last batches' noise
     return values[0], jax.vmap(predict_one, (None, 0))(average, x).nll(y).mean()

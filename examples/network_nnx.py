@@ -28,5 +28,5 @@ def main(steps=100):
     model = nnx.Sequential(nnx.Linear(2, 32, rngs=rngs), nnx.silu, nnx.Linear(32, 2, rngs=rngs))
     optimizer = nnx.Optimizer(model, network_optimizer(steps), wrt=nnx.Param)
     values = [train_step(model, optimizer, x, y) for _ in range(steps)]
-    nnx.update(model, optax.tree_utils.tree_get(optimizer.opt_state, "average"))  # to predict with
+    nnx.update(model, optax.tree_utils.tree_get(optimizer.opt_state, "average"))
     return values[0], Gaussian(*model(x).T).nll(y).mean()

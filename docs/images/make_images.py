@@ -23,8 +23,10 @@ PART = re.compile(
 PAGES = ("diagnostics.md", "getting_started.md", "plots.md")
 # Pictures that the report draws, by their names there.
 FROM_REPORT = {
+    "comparison.png": "comparison",
     "network_cost.png": "network_cost",
     "network_sinusoid.png": "curvature-sinusoid-linear",
+    "network_time.png": "curvature-time-long",
     "radius_learning_rate.png": "radius_learning_rate",
     "sinusoid.png": "sinusoid-best-constant",
 }

@@ -9,11 +9,13 @@ import jax.numpy as jnp
 from chex import ArrayTree, Numeric
 from jax import Array, lax
 
-from fisher8_jax._fisher8 import Curvature, fisher8, fisher8_nll, vary_over, weighted_values
+from fisher8_jax._fisher8 import fisher8, fisher8_nll, vary_over, weighted_values
 from fisher8_jax._numerics import AxisName, at_least_float32
 from fisher8_jax.curvature._backward import pull_back
 from fisher8_jax.curvature._linear import outputs_first
-from fisher8_jax.curvature._network_curvature import DAMPING, Mask, NetworkCurvature, prepare
+from fisher8_jax.curvature._network_curvature import DAMPING, Mask, NetworkCurvature, curve, pose
+from fisher8_jax.curvature._problem import Problem
+from fisher8_jax.curvature._scale import SecondMoments, scale_leaves
 from fisher8_jax.curvature._solvers import Solver
 from fisher8_jax.curvature._trace import PredictOne
 from fisher8_jax.families import Family
@@ -32,6 +34,7 @@ class NetworkGradient(NamedTuple):
             moves the predictions, to second order. Like `slope` it is None where it is not known:
             with weights, and with `Blocks`.
         curvature: the curvature it was computed with.
+        moments: the second moments with this batch's gradient, if any were given.
 
     Example:
         >>> import jax.numpy as jnp
@@ -48,6 +51,7 @@ class NetworkGradient(NamedTuple):
     slope: Array | None
     step_kl: Array | None
     curvature: NetworkCurvature
+    moments: SecondMoments | None = None
 
 
 class _Whitened(NamedTuple):
@@ -84,6 +88,7 @@ def network_gradient(
     axis_name: AxisName | None = None,
     solver: Solver | Literal["auto"] = "auto",
     damping_scale: ArrayTree | None = None,
+    moments: SecondMoments | None = None,
     carried: ArrayTree | None = None,
 ) -> NetworkGradient:
     """The mean loss of a batch and the natural gradient of the whole network.
@@ -105,6 +110,8 @@ def network_gradient(
             those of the whole batch, equal in all places.
         solver: see `network_curvature`.
         damping_scale: see `network_curvature`; the gradient has been divided by it.
+        moments: running second moments; the Fisher8 gradient of the batch is added, and their
+            roots are the `damping_scale`. Hand the result's `moments` to the next call.
         carried: see `network_curvature`; the gradient does not contain it.
 
     Example:
@@ -117,19 +124,22 @@ def network_gradient(
         >>> print((-step.gradient[:2]).round(2))
         [1. 2.]
     """
-    mask = Mask(where, weights, axis_name)
-    curvature, problem = prepare(
-        predict_one, params, inputs, damping, mask, solver, damping_scale, carried
-    )
+    problem = pose(predict_one, params, inputs, damping, Mask(where, weights, axis_name))
 
-    def mean_loss(dist: Family, here: Curvature) -> Array:
+    def mean_loss(dist: Family, **rule: Any) -> Array:
         if loss is None:
-            options: dict[str, Any] = {"where": where, "weights": weights, "curvature": here}
-            values = fisher8_nll(dist, targets, **options)
+            values = fisher8_nll(dist, targets, where=where, weights=weights, **rule)
         else:
-            values = loss(fisher8(dist, where=where, curvature=here), targets)
+            values = loss(fisher8(dist, where=where, **rule), targets)
             values = weighted_values(values, where, weights)
-        return jnp.sum(at_least_float32(values)) / curvature.prepared.elements
+        return jnp.sum(at_least_float32(values)) / problem.elements
+
+    if moments is not None:
+        _check_moments(moments, damping_scale, params)
+        unit = jax.grad(lambda dist: mean_loss(dist, axis_name=axis_name))(problem.dist)
+        moments = moments.add(_of_outputs(problem, unit, params))
+        damping_scale = moments.damping_scale()
+    curvature = curve(problem, params, solver, damping_scale, carried)
 
     def with_report(report: Array) -> NetworkCurvature:
         return dataclasses.replace(curvature, report=report)
@@ -137,7 +147,8 @@ def network_gradient(
     report = vary_over(axis_name, curvature.report)
     if curvature.solver.needs_deltas and problem.is_trainable:
         value, (solution, report) = jax.value_and_grad(
-            lambda dist, report: mean_loss(dist, _Whitened(with_report(report))), argnums=(0, 1)
+            lambda dist, report: mean_loss(dist, curvature=_Whitened(with_report(report))),
+            argnums=(0, 1),
         )(curvature.dist, report)
         whitened = outputs_first(solution.widen().to_vector())
         leaves = pull_back(problem, problem.deltas(), whitened)
@@ -147,11 +158,39 @@ def network_gradient(
         params, inputs = vary_over(axis_name, (params, inputs))
         predict = jax.vmap(predict_one, (None, 0))
         value, (gradient, report) = jax.value_and_grad(
-            lambda params, report: mean_loss(predict(params, inputs), with_report(report)),
+            lambda params, report: mean_loss(
+                predict(params, inputs), curvature=with_report(report)
+            ),
             argnums=(0, 1),
         )(params, report)
     if axis_name is not None:
         value, gradient, report = lax.psum((value, gradient, report), axis_name)
     gradient = curvature.divide(gradient)
     slope, step_kl = report if curvature.knows_movement else (None, None)
-    return NetworkGradient(value, gradient, slope, step_kl, curvature)
+    return NetworkGradient(value, gradient, slope, step_kl, curvature, moments)
+
+
+def _of_outputs(problem: Problem, cotangent: Family, params: ArrayTree) -> ArrayTree:
+    """The parameters' gradient that belongs to a cotangent of the predictions."""
+    natural = problem.dist.natural(cotangent).widen().to_vector()
+    leaves = pull_back(
+        problem, problem.deltas(), outputs_first(problem.whitening.whiten_natural(natural))
+    )
+    if problem.axis_name is not None:
+        leaves = lax.psum(leaves, problem.axis_name)
+    return jax.tree.unflatten(jax.tree.structure(params), leaves)
+
+
+def _check_moments(
+    moments: SecondMoments, damping_scale: ArrayTree | None, params: ArrayTree
+) -> None:
+    if damping_scale is not None:
+        raise ValueError(
+            "`moments` make the `damping_scale` of a step: give one of them, not both."
+        )
+    if not isinstance(moments, SecondMoments):
+        raise TypeError(
+            f"`moments` must be `SecondMoments`, got {type(moments).__name__}. Begin with "
+            "`SecondMoments.zeros(params)`."
+        )
+    scale_leaves(moments.means, params, "moments")

@@ -195,32 +195,24 @@ def network_curvature(
         >>> print((-jax.grad(loss)(params)[:2]).round(2))  # one step to the line 1 + 2 x
         [1. 2.]
     """
-    mask = Mask(where, weights, axis_name)
-    return prepare(predict_one, params, inputs, damping, mask, solver, damping_scale, carried)[0]
+    problem = pose(predict_one, params, inputs, damping, Mask(where, weights, axis_name))
+    return curve(problem, params, solver, damping_scale, carried)
 
 
-def prepare(
-    predict_one: PredictOne,
+def curve(
+    problem: Problem,
     params: ArrayTree,
-    inputs: ArrayTree,
-    damping: Numeric,
-    mask: "Mask",
     solver: Solver | Literal["auto"],
     damping_scale: ArrayTree | None,
     carried: ArrayTree | None,
-) -> tuple[NetworkCurvature, Problem]:
-    """The curvature and what it was computed from; arguments as in `network_curvature`."""
-    check_positive("damping", damping)
-    axis_name = mask.axis_name
-    if axis_name is not None:
-        check_axis_name_is_bound(axis_name)
-    given = vary_over(axis_name, (params, inputs, damping_scale, carried))
-    params, inputs, damping_scale, carried = jax.tree.map(lax.stop_gradient, given)
-    problem = _pose(predict_one, params, inputs, damping, mask)
+) -> NetworkCurvature:
+    """The curvature of a problem; arguments as in `network_curvature`."""
+    damping_scale, carried = jax.tree.map(lax.stop_gradient, (damping_scale, carried))
+    local_scale, carried = vary_over(problem.axis_name, (damping_scale, carried))
     if damping_scale is not None:
-        problem = _with_scale(problem, scale_leaves(damping_scale, params))
+        problem = _with_scale(problem, scale_leaves(local_scale, params))
     chosen = choose_solver(problem) if solver == "auto" else solver
-    curvature = NetworkCurvature(
+    return NetworkCurvature(
         dist=problem.dist,
         whitening=problem.whitening,
         prepared=chosen.prepare(problem),
@@ -228,10 +220,9 @@ def prepare(
         scale=damping_scale,
         report=jnp.zeros(2, problem.damping.dtype),
         solver=chosen,
-        axis_name=axis_name,
+        axis_name=problem.axis_name,
         leaves=problem.plan.leaves,
     )
-    return curvature, problem
 
 
 class Mask(NamedTuple):
@@ -256,10 +247,15 @@ class Mask(NamedTuple):
         return jnp.sum(inside, tuple(range(1, len(shape))))
 
 
-def _pose(
+def pose(
     predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree, damping: Numeric, mask: Mask
 ) -> Problem:
     """The linear system; nothing of it is computed unless it is asked for."""
+    check_positive("damping", damping)
+    if mask.axis_name is not None:
+        check_axis_name_is_bound(mask.axis_name)
+    given = vary_over(mask.axis_name, (params, inputs))
+    params, inputs = jax.tree.map(lax.stop_gradient, given)
     data = [jnp.asarray(x) for x in jax.tree.leaves(inputs)]
     _check_rows(data)
     network = trace(predict_one, params, inputs)

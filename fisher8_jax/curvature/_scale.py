@@ -47,12 +47,12 @@ def is_scale(node: object) -> bool:
     return isinstance(node, FactoredScale)
 
 
-def scale_leaves(scale: ArrayTree, params: ArrayTree) -> list[Scale]:
+def scale_leaves(scale: ArrayTree, params: ArrayTree, name: str = "damping_scale") -> list[Scale]:
     """The scales of all leaves in order, checked against the parameters."""
     structures = [jax.tree.structure(tree, is_leaf=is_scale) for tree in (params, scale)]
     if len(set(structures)) > 1:
         raise ValueError(
-            "`damping_scale` must be a tree like `params` with an array or a `FactoredScale` for "
+            f"`{name}` must be a tree like `params` with an array or a `FactoredScale` for "
             f"every leaf, got {structures[1]} for {structures[0]}."
         )
     leaves = jax.tree.leaves(scale, is_leaf=is_scale)
@@ -60,7 +60,7 @@ def scale_leaves(scale: ArrayTree, params: ArrayTree) -> list[Scale]:
         shape = (*leaf.row.shape, *leaf.column.shape) if is_scale(leaf) else jnp.shape(leaf)
         if shape != jnp.shape(param):
             raise ValueError(
-                f"Every leaf of `damping_scale` must have the shape of its parameter, "
+                f"Every leaf of `{name}` must have the shape of its parameter, "
                 f"{jnp.shape(param)}, got {shape}."
             )
     return leaves
@@ -108,7 +108,8 @@ class SecondMoments(NamedTuple):
             rows = jnp.zeros(leaf.shape[:-1], leaf.dtype)
             return FactoredScale(rows, jnp.zeros(leaf.shape[-1], leaf.dtype))
 
-        return cls(jax.tree.map(zero, params), jnp.zeros(()))
+        dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(params)]
+        return cls(jax.tree.map(zero, params), jnp.zeros((), jnp.result_type(jnp.float32, *dtypes)))
 
     def add(self, gradients: ArrayTree, *, decay: float | Array = 0.99) -> Self:
         """With one more gradient; one that is not finite counts as none."""
@@ -142,7 +143,8 @@ class SecondMoments(NamedTuple):
                 return _root(mean, jnp.mean(mean), self.weight, smallest)
             average = jnp.mean(mean.row)
             row = _root(mean.row, average, self.weight, smallest)
-            typical = jnp.where(average > 0, jnp.sqrt(average / _at_least(self.weight)), 1)
+            weight = _at_least(self.weight).astype(average.dtype)
+            typical = jnp.where(average > 0, jnp.sqrt(average / weight), 1)
             column = _root(mean.column, average, self.weight, smallest)
             return FactoredScale(row / typical, column)
 
@@ -151,7 +153,7 @@ class SecondMoments(NamedTuple):
 
 def _root(mean: Array, average: Array, weight: Array, smallest: float) -> Array:
     floor = math.pow(smallest, 2) * average
-    root = jnp.sqrt(jnp.maximum(mean, floor) / _at_least(weight))
+    root = jnp.sqrt(jnp.maximum(mean, floor) / _at_least(weight).astype(mean.dtype))
     return jnp.where(average > 0, root, 1)
 
 

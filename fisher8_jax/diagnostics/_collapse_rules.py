@@ -12,9 +12,8 @@ _FEWEST_POINTS = 30
 
 _CURE = (
     "Start again from fresh parameters with shorter steps: `fisher8_optimizer(num_steps)` bounds "
-    "how far parameters move (`max_change`), `network_optimizer` hardly kills units; otherwise a "
-    "smaller learning rate or `max_kl`, with a warm-up. A longer training or a larger learning "
-    "rate does not bring dead units back. "
+    "how far parameters move (`max_change`); otherwise a smaller learning rate or `max_kl`, with a "
+    "warm-up. A longer training or a larger learning rate does not bring dead units back. "
     "An activation with a gradient on both sides (tanh, GELU, ELU) dies less easily than ReLU."
 )
 

@@ -111,9 +111,10 @@ def network_optimizer(
     `fisher8_nll(..., curvature=...)`. There is no learning rate: the number of steps is all that
     must be given. A gradient that is not finite counts as zero.
 
-    Its state keeps an average of the parameters over the last tenth of the steps. Predict with
-    `optax.tree_utils.tree_get(state, "average")`: every batch pulls the parameters to its own
-    noise, and the average undoes that.
+    Its state keeps an average of the parameters over the last tenth of the steps,
+    `optax.tree_utils.tree_get(state, "average")`. Every batch pulls the parameters to its own
+    noise, which the average undoes; but where they still move at the end it is far worse than they
+    are. Held-out rows tell which of the two to predict with.
 
     Args:
         num_steps: how many updates will be made; the steps end at 0 there.

@@ -7,22 +7,37 @@ import pytest
 
 from benchmarks.experiments.comparison.angles import _cosines
 from benchmarks.experiments.curvature.costs import steps_for
-from benchmarks.experiments.curvature.jobs import Trial
+from benchmarks.experiments.curvature.jobs import Candidate, Trial
 from benchmarks.experiments.curvature.plan import AVERAGE, DAMPING, METHODS, max_kl
 from benchmarks.experiments.curvature.report import mean_nll, verdict
 from fisher8_jax import network_gradient, network_optimizer
 from fisher8_jax.transforms import network_max_kl
 
+CANDIDATES = [Candidate(0.1, "last"), Candidate(0.2, "last"), Candidate(0.1, "averaged")]
 
-def test_stopping_takes_the_best_look_of_every_split_and_one_choice_for_all():
-    held_out = np.array(  # (looks, splits, choices); the second diverges in one split
-        [[[3.0, 9.0], [2.0, np.inf]], [[1.0, 0.0], [4.0, np.inf]]]
+
+def make_trial(held_out):
+    shape = np.shape(held_out)
+    return Trial(CANDIDATES, np.array(held_out), {"nll": np.arange(np.prod(shape)).reshape(shape)})
+
+
+def test_stopping_takes_the_best_look_of_every_split_and_one_candidate_for_all():
+    # (looks, splits, candidates); the second diverges in one split
+    trial = make_trial(
+        [[[3.0, 9.0, 0.5], [2.0, np.inf, 0.5]], [[1.0, 0.0, 5.0], [4.0, np.inf, 5.0]]]
     )
-    scores = {"nll": np.arange(8.0).reshape(2, 2, 2)}
-    stopped = Trial(held_out, scores).stopped((0.1, 0.2))
-    assert stopped["chosen"] == 0.1
+    stopped = trial.stopped(("last",))
+    assert stopped["chosen"] == {"value": 0.1, "parameters": "last"}
     assert stopped["looks"].tolist() == [1, 0]
-    assert stopped["nll"].tolist() == [scores["nll"][1, 0, 0], scores["nll"][0, 1, 0]]
+    assert stopped["nll"].tolist() == [trial.scores["nll"][1, 0, 0], trial.scores["nll"][0, 1, 0]]
+    assert trial.stopped(("last", "averaged"))["chosen"]["parameters"] == "averaged"
+
+
+def test_the_end_is_chosen_among_what_a_method_may_have():
+    trial = make_trial([[[0.0, 0.0, 0.0]], [[3.0, 2.0, 1.0]]])  # the first look does not count
+    assert trial.best_at_end(("last",)) == Candidate(0.2, "last")
+    assert trial.best_at_end(("last", "averaged")) == Candidate(0.1, "averaged")
+    assert trial.best_at_end(("last", "averaged"), 0.2) == Candidate(0.2, "last")
 
 
 def test_a_budget_is_the_time_of_so_many_steps_of_adam():
@@ -50,11 +65,8 @@ def test_the_verdict_counts_rivals_alone():
         "first": rivals | {"network": {"nll": [0.9]}, "network_chosen": {"nll": [0.8]}},
         "second": rivals | {"network": {"nll": [1.5]}, "network_chosen": {"nll": [1.05]}},
     }
-    words = verdict("network", found)
-    assert "**1 of 2**" in words
-    assert "others on 1;" in words
-    assert "+0.50 nats, on second" in words
-    assert "others on 2;" in verdict("network_chosen", found)
+    assert verdict("network", found) == ["1 of 2", "1", "+0.50, second"]
+    assert verdict("network_chosen", found) == ["1 of 2", "2", "+0.05, second"]
 
 
 def test_a_split_that_diverged_makes_the_mean_infinite():

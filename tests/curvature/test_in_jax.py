@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from fisher8_jax import Gaussian, fisher8, fisher8_nll, network_curvature, network_gradient
-from fisher8_jax.curvature import Blocks, ConjugateGradients
+from fisher8_jax.curvature import Blocks, ConjugateGradients, SecondMoments
 from tests.curvature.dense import dense_natural_gradient, relative_error
 from tests.problem import make_problem, predict
 
@@ -141,6 +141,22 @@ def test_other_solvers_under_shard_map(problem, solver):
     assert relative_error(gradient, np.asarray(ravel_pytree(alone)[0])) < 1e-4
     if isinstance(solver, ConjugateGradients):
         assert relative_error(gradient, reference) < 1e-3
+
+
+def test_moments_under_shard_map(problem):
+    """Norms and gradients of the whole batch, equal in all places."""
+    params, x, y, _ = problem
+    start = SecondMoments.zeros(params)
+
+    def local(params, x, y):
+        options = {"damping": DAMPING, "axis_name": "data", "moments": start}
+        step = network_gradient(predict, params, x, y, **options)
+        return step.gradient, step.moments
+
+    alone = network_gradient(predict, params, x, y, damping=DAMPING, moments=start)
+    gradient, moments = split(local)(params, x, y)
+    for ours, theirs in ((gradient, alone.gradient), (moments, alone.moments)):
+        assert relative_error(ours, np.asarray(ravel_pytree(theirs)[0])) < 1e-4
 
 
 def test_vmap_with_an_axis_name(problem):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from fisher8_jax import network_curvature, network_gradient
+from fisher8_jax import fisher8, fisher8_nll, network_curvature, network_gradient
 from fisher8_jax.curvature import (
     Blocks,
     ConjugateGradients,
@@ -198,3 +198,71 @@ def test_damping_follows_the_ratio_within_its_bounds():
     assert adjust_damping(10.0, jnp.asarray(0.0)) == 10
     with pytest.raises(ValueError, match="`factor` must"):
         adjust_damping(0.1, jnp.asarray(1.0), factor=1.0)
+
+
+MASK = jnp.ones(ROWS, bool).at[1].set(False)
+LOSSES = {
+    "nll": {},
+    "mask and weights": {"where": MASK, "weights": jnp.linspace(0.5, 2.0, ROWS)},
+    "a loss of one's own": {"loss": lambda dist, targets: dist.crps(targets)},
+}
+
+
+@pytest.mark.parametrize("case", LOSSES)
+def test_moments_are_those_of_fisher8_gradients_and_scale_the_damping(case):
+    """The same as one more backward pass, `SecondMoments.add` and `damping_scale` by hand."""
+    options = LOSSES[case]
+    predict_one, params, inputs = network = NETWORKS["mlp"]()
+    del params["unused"]  # whose second moment is 0
+
+    def loss(params):
+        dist = jax.vmap(predict_one, (None, 0))(params, inputs)
+        if "loss" in options:
+            return options["loss"](fisher8(dist), TARGETS).mean()
+        return fisher8_nll(dist, TARGETS, **options).mean()
+
+    before = SecondMoments.zeros(params).add(jax.tree.map(jnp.ones_like, params))
+    expected = before.add(jax.grad(loss)(params))
+    step = gradient(network, moments=before, **options)
+    for ours, theirs in zip(jax.tree.leaves(step.moments), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-15)
+    by_hand = gradient(network, damping_scale=expected.damping_scale(), **options)
+    assert relative_error(step.gradient, np.asarray(ravel_pytree(by_hand.gradient)[0])) < 1e-9
+
+
+def test_moments_in_bfloat16_and_under_vmap():
+    predict_one, params, inputs = NETWORKS["mlp"]()
+    params, inputs, targets = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.bfloat16), (params, inputs, TARGETS)
+    )
+
+    @jax.jit
+    @jax.vmap
+    def lanes(damping):
+        moments = SecondMoments.zeros(params)
+        options = {"damping": damping, "moments": moments}
+        step = network_gradient(predict_one, params, inputs, targets, **options)
+        return step.gradient, step.moments
+
+    steps, moments = lanes(jnp.array([0.1, 10.0]))
+    assert all(np.all(np.isfinite(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(steps))
+    assert {leaf.dtype for leaf in jax.tree.leaves(moments)} == {jnp.dtype(jnp.float32)}
+    for leaf in jax.tree.leaves(moments):  # the damping has no part in them
+        np.testing.assert_array_equal(leaf[0], leaf[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"moments": {"first": 1.0}}, TypeError, "SecondMoments.zeros"),
+        ({"moments": SecondMoments.zeros({"other": jnp.ones(2)})}, ValueError, "`moments` must be"),
+        (
+            {"moments": SecondMoments.zeros(jnp.ones(2)), "damping_scale": jnp.ones(2)},
+            ValueError,
+            "give one of them",
+        ),
+    ],
+)
+def test_mistakes_with_moments_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        gradient(NETWORKS["mlp"](), **options)

@@ -1,8 +1,8 @@
 """One job: a method and a network on some sets, all sets and seeds as lanes of one program.
 
 Everything is a default: Flax's initial values, a head that predicts mean and log-variance, and
-`fisher8_optimizer(steps)`, or `network_gradient` and `network_optimizer(steps)`, whose averaged
-parameters are looked at; beside them Adam at 0.001 on the plain NLL.
+`fisher8_optimizer(steps)`, or `network_gradient` and `network_optimizer(steps)`; beside them Adam
+at 0.001 on the plain NLL.
 """
 
 import functools
@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
 from benchmarks.experiments.collapse.data import Arrays, load, stack
@@ -46,10 +45,7 @@ def run_job(job: Job, report: Report) -> None:
         state, _ = train(task, state, sources, lanes, schedule)
         jax.block_until_ready(state.step)
         report(job.lane_steps * CHUNK / job.steps)
-    params = state.params
-    if job.method == "network":
-        params = optax.tree_utils.tree_get(state.optimizer, "average")
-    scores = _by_set(job, _look(job.activation, job.width, params, _to_look_at(arrays)))
+    scores = _by_set(job, _look(job.activation, job.width, state.params, _to_look_at(arrays)))
     origin = provenance(job.command)
     Store(job.results).write(job.cell, spec=job.spec, result=scores, provenance=origin)
 

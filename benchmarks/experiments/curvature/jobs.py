@@ -1,6 +1,7 @@
 """The UCI jobs of the whole network: 100 published steps, and equal processor time."""
 
 import functools
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -12,13 +13,13 @@ from benchmarks.experiments.curvature.plan import (
     AVERAGE,
     BATCH,
     DAMPING,
+    ENDS,
     HELD_OUT,
     LOOKS,
     METHODS,
     STEPS,
     StepsJob,
     TimeJob,
-    is_network,
 )
 from benchmarks.experiments.curvature.training import ELU, SILU, Settings, make_task
 from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared, score_lanes
@@ -44,61 +45,86 @@ from fisher8_jax.training import (
 def run_steps(job: StepsJob, report: Report) -> None:
     """100 steps on all splits, with the batches and first parameters of the published tables."""
     prepared = load_prepared(job.data)
-    task = make_task("network", ELU, STEPS, average=AVERAGE)
+    task = make_task("network", ELU, STEPS)
     lanes, params = _lanes(job), _params(job, ELU, prepared)
     rows = [_batches(job, fold, n, STEPS) for fold, n in enumerate(prepared.train_rows)]
     schedule = _schedule(rows, STEPS)
     state = start(task, params, None, lanes, prepared.train)
     state, _ = train(task, state, prepared.train, lanes, schedule)
-    judged = task.judged(state.params, state.optimizer)
-    scores = score_lanes(task.apply, judged, lanes.source, prepared)
+    scores = score_lanes(task.apply, state.params, lanes.source, prepared)
     report(STEPS * SPLITS)
     _write(job, scores)
 
 
+class Candidate(NamedTuple):
+    """What held-out rows choose from: a rate or a damping, and last or averaged parameters."""
+
+    value: float
+    parameters: str
+
+
 def run_time(job: TimeJob, report: Report) -> None:
-    """One budget: choose on held-out rows rate or damping and when to stop; train on all rows."""
+    """One budget: choose on held-out rows, also when to stop; then train on all rows."""
     prepared = load_prepared(job.data)
     task = make_task(job.method, SILU, job.steps, average=AVERAGE)
     trial = _held_out_trial(job, task, prepared, report)
-    result: dict = {"seconds_per_step": job.seconds, "stopped": trial.stopped(job.choices)}
-    chosen = job.choices[0]
-    if len(job.choices) > 1:
-        last = trial.held_out[-1].mean(axis=0)
-        chosen = job.choices[int(np.argmin(last))]
-        result |= {"chosen": chosen, "held_out_nll": np.where(np.isfinite(last), last, np.nan)}
-    lanes, params = _lanes(job, (chosen,)), _params(job, SILU, prepared)
+    chosen = trial.best_at_end(job.ends)
+    lanes, params = _lanes(job, (chosen.value,)), _params(job, SILU, prepared)
     rows = [_batches(job, fold, n, job.steps) for fold, n in enumerate(prepared.train_rows)]
     looks = []
     for state, steps in _train(task, job, params, lanes, prepared.train, rows):
-        looks.append(score_lanes(task.apply, _judged(job, task, state), lanes.source, prepared))
+        looks.append(_score_ends(task, state, lanes, prepared))
         report(steps * SPLITS)
-    average = task.judged(state.params, state.optimizer)
-    result["averaged"] = score_lanes(task.apply, average, lanes.source, prepared)
-    curve = {f"{name}_over_time": [look[name].mean() for look in looks] for name in ("rmse", "nll")}
+    seen = [look[chosen.parameters] for look in looks]
+    either = trial.best_at_end(ENDS, chosen.value)
+    result: dict = {"seconds_per_step": job.seconds, "chosen": chosen._asdict()}
+    result |= {"stopped": trial.stopped(job.ends), "either": looks[-1][either.parameters]}
+    result |= looks[-1] | seen[-1]
+    result |= {f"{name}_over_time": [x[name].mean() for x in seen] for name in ("rmse", "nll")}
     steps_at_looks = [min((i + 1) * _chunk(job), job.steps) for i in range(len(looks))]
-    _write(job, result | looks[-1] | curve | {"steps_at_looks": steps_at_looks})
+    _write(job, result | {"steps_at_looks": steps_at_looks})
 
 
-def _judged(job: TimeJob, task: Task, state: TrainState) -> Params:
-    """The average is part of the whole network's recipe, and of no other method."""
-    return task.judged(state.params, state.optimizer) if is_network(job.method) else state.params
+def _ends(task: Task, state: TrainState) -> dict[str, Params]:
+    """The last parameters and their average, in the order of ENDS."""
+    average = task.judged(state.params, state.optimizer)
+    return dict(zip(ENDS, (state.params, average), strict=True))
+
+
+def _score_ends(task: Task, state: TrainState, lanes: Lane, prepared: Prepared) -> dict[str, dict]:
+    """Test scores of both."""
+    return {
+        end: score_lanes(task.apply, params, lanes.source, prepared)
+        for end, params in _ends(task, state).items()
+    }
 
 
 class Trial(NamedTuple):
-    """A training on all but the held-out rows; arrays of shape (looks, splits, choices)."""
+    """A training on all but the held-out rows; arrays of shape (looks, splits, candidates)."""
 
+    candidates: list[Candidate]
     held_out: np.ndarray  # infinite where training diverged
     scores: dict[str, np.ndarray]
 
-    def stopped(self, choices: tuple[float, ...]) -> dict:
-        """Test scores at the look and the choice with the best held-out NLL, for every split."""
+    def best_at_end(self, ends: tuple[str, ...], value: float | None = None) -> Candidate:
+        """The candidate with the best mean held-out NLL, among some ends and maybe one value."""
+        nll = self.held_out[-1].mean(axis=0)
+        allowed = [
+            index
+            for index, candidate in enumerate(self.candidates)
+            if candidate.parameters in ends and value in (None, candidate.value)
+        ]
+        return self.candidates[min(allowed, key=lambda index: nll[index])]
+
+    def stopped(self, ends: tuple[str, ...]) -> dict:
+        """Test scores at the look and the candidate with the best held-out NLL, for every split."""
         best = self.held_out.argmin(axis=0)
-        of_choices = self.held_out.min(axis=0).mean(axis=0)
-        index = int(np.argmin(of_choices))
+        means = self.held_out.min(axis=0).mean(axis=0)
+        allowed = [i for i, candidate in enumerate(self.candidates) if candidate.parameters in ends]
+        index = min(allowed, key=lambda i: means[i])
         looks, splits = best[:, index], np.arange(len(best))
         scores = {name: values[looks, splits, index] for name, values in self.scores.items()}
-        return {"chosen": choices[index], "looks": looks} | scores
+        return {"chosen": self.candidates[index]._asdict(), "looks": looks} | scores
 
 
 def _held_out_trial(job: TimeJob, task: Task, prepared: Prepared, report: Report) -> Trial:
@@ -113,16 +139,26 @@ def _held_out_trial(job: TimeJob, task: Task, prepared: Prepared, report: Report
     ]
     kept, held = [order[size:] for order in orders], np.stack([order[:size] for order in orders])
     rows = [rows[_batches(job, fold, len(rows), job.steps)] for fold, rows in enumerate(kept)]
-    shape = (SPLITS, number)
+
+    def arrange(ends: list[np.ndarray]) -> np.ndarray:
+        """From an array of lanes for each end to (splits, candidates)."""
+        return np.stack([x.reshape(SPLITS, number) for x in ends], -1).reshape(SPLITS, -1)
+
     held_out, scores = [], []
     for state, steps in _train(task, job, first, lanes, prepared.train, rows):
-        judged = _judged(job, task, state)
-        values = np.asarray(_held_out(task, judged, lanes.source, prepared.train, held))
-        held_out.append(np.where(np.isfinite(values), values, np.inf).reshape(shape))
-        scores.append(score_lanes(task.apply, judged, lanes.source, prepared))
+        values = arrange(
+            [
+                np.asarray(_held_out(task, params, lanes.source, prepared.train, held))
+                for params in _ends(task, state).values()
+            ]
+        )
+        held_out.append(np.where(np.isfinite(values), values, np.inf))
+        scores.append(_score_ends(task, state, lanes, prepared))
         report(steps * SPLITS * number)
-    stacked = {name: np.stack([s[name].reshape(shape) for s in scores]) for name in scores[0]}
-    return Trial(np.stack(held_out), stacked)
+    names = scores[0][ENDS[0]]
+    stacked = {n: np.stack([arrange([x[end][n] for end in ENDS]) for x in scores]) for n in names}
+    candidates = list(itertools.starmap(Candidate, itertools.product(job.choices, ENDS)))
+    return Trial(candidates, np.stack(held_out), stacked)
 
 
 def _train(task, job, params, lanes, sources, rows):

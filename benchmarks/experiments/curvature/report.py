@@ -22,10 +22,11 @@ from benchmarks.machinery.store import Store
 
 Result = dict[str, Any]
 
-# Beside the end of a training: the last parameters of rivals, the average of the whole network.
+# What of a training is judged; the last or averaged parameters by the NLL of held-out rows.
 VARIANTS = {
-    "averaged": "averaged parameters for all methods",
-    "stopped": "at the best of ten looks at a tenth of the training rows, held out",
+    "end": "last parameters, for the whole network last or averaged",
+    "either": "last or averaged parameters for all",
+    "stopped": "the best of ten looks by held-out rows",
 }
 
 LONG = 700_000
@@ -110,6 +111,7 @@ def _steps_blocks(store: Store) -> list[Block]:
 
 def _time_blocks(store: Store) -> list[Block]:
     blocks: list[Block] = []
+    lines = []
     for budget, steps in BUDGETS.items():
         found = _time_results(store, budget)
         if not found:
@@ -118,18 +120,22 @@ def _time_blocks(store: Store) -> list[Block]:
             f"Equal processor time, {budget} budget ({steps:,} steps of Adam), 2 x 50 SiLU: mean "
             "RMSE / NLL over 20 splits (std); the best NLL in bold"
         )
-        blocks += _time_table(caption, found)
         for key, words in VARIANTS.items():
-            parts = {
-                dataset: {method: cell[key] for method, cell in cells.items()}
-                for dataset, cells in found.items()
+            cells = {
+                d: {m: c if key == "end" else c[key] for m, c in of.items()}
+                for d, of in found.items()
             }
-            blocks += _time_table(f"{caption}; {words}", parts)
+            blocks.append(_time_table(f"{caption}; {words}", cells))
+            lines.append(
+                [budget, words, *verdict("network", cells), *verdict("network_chosen", cells)]
+            )
         words = f"Test NLL and RMSE over processor time, {budget} budget, mean over 20 splits."
         draw = functools.partial(draw_time, store, budget)
         blocks.append(Figure(f"curvature-time-{budget}", draw, words))
+    if not blocks:
+        return []
     costs = store.read(COSTS_CELL)
-    return blocks if not blocks or costs is None else [_cost_table(costs), *blocks]
+    return [*([] if costs is None else [_cost_table(costs)]), _verdict_table(lines), *blocks]
 
 
 def _cost_table(costs: Result) -> Table:
@@ -147,37 +153,40 @@ def _time_results(store: Store, budget: str) -> dict[str, dict[str, Result]]:
     found: dict[str, dict[str, Result]] = {}
     for dataset in DATASETS:
         cells = {m: store.read(f"curvature/time-{budget}-{m}-{dataset}") for m in METHODS}
-        if all(cell is not None and set(cell) >= set(VARIANTS) for cell in cells.values()):
+        if all(
+            cell is not None and set(cell) >= set(VARIANTS) - {"end"} for cell in cells.values()
+        ):
             found[dataset] = cells  # type: ignore[assignment]
     return found
 
 
-def _time_table(caption: str, found: dict[str, dict[str, Result]]) -> list[Block]:
-    """The table, and what it says of the whole network."""
+def _time_table(caption: str, found: dict[str, dict[str, Result]]) -> Table:
     rows = []
     for dataset, cells in found.items():
         best = min(cells, key=lambda method: mean_nll(cells[method]))
         texts = [_mean(cell, bold=method == best) for method, cell in cells.items()]
         rows.append([dataset + ("" if dataset in SELECTION else " (not chosen on)"), *texts])
-    table = Table(caption, ["set", *(method.label for method in METHODS.values())], rows)
-    return [table, Paragraph(" ".join(verdict(m, found) for m in METHODS if is_network(m)))]
+    return Table(caption, ["set", *(method.label for method in METHODS.values())], rows)
 
 
-def verdict(method: str, found: dict[str, dict[str, Result]]) -> str:
-    """How often a form of the whole network is the best, and how far behind it is at most."""
+def _verdict_table(lines: list[list[str]]) -> Table:
+    caption = "The whole network beside the best of the other methods at equal processor time, NLL"
+    header = ["budget", "judged"]
+    for label in ("one setting", "damping of three"):
+        header += [f"{label}: best on", "within 0.1 nats on", "furthest behind"]
+    return Table(caption, header, lines)
+
+
+def verdict(method: str, found: dict[str, dict[str, Result]]) -> list[str]:
+    """How often a form of the whole network is the best, or nearly, and where it is the worst."""
     gaps = {
         dataset: mean_nll(cells[method])
         - min(mean_nll(cell) for name, cell in cells.items() if not is_network(name))
         for dataset, cells in found.items()
     }
-    first = sum(gap <= 0 for gap in gaps.values())
     worst = max(gaps, key=lambda dataset: gaps[dataset])
-    near = sum(gap <= 0.1 for gap in gaps.values())
-    return (
-        f"{METHODS[method].label.capitalize()}: best NLL on **{first} of {len(gaps)}** sets, "
-        f"within 0.1 nats of the best of the others on {near}; its largest distance behind them is "
-        f"{gaps[worst]:+.2f} nats, on {worst}."
-    )
+    first, near = (sum(gap <= limit for gap in gaps.values()) for limit in (0.0, 0.1))
+    return [f"{first} of {len(gaps)}", str(near), f"{gaps[worst]:+.2f}, {worst}"]
 
 
 def mean_nll(cell: Result) -> float:

@@ -61,8 +61,9 @@ class Optimizer:
         rate = settings.rate * factor
         match program_of(self.method):
             case "network":
-                radius = {"max_kl": self.max_kl, "mode": self.mode}
-                return network_optimizer(self.steps, average=None, **radius)
+                return network_optimizer(
+                    self.steps, max_kl=self.max_kl, mode=self.mode, average=None
+                )
             case "radius":
                 return fisher8_optimizer(self.steps, max_change=None, second_moment=None)
             case "sgd_fisher8":
