@@ -68,10 +68,11 @@ METHODS = {
 # What is tried by default, from so many rows on. Few rows are learned by one program alone: the
 # compilation of a second one would cost more than the training. On many rows a batch sees little of
 # the curvature, and the cheap steps of Adam are as good as most of the dear ones.
+_ADAM = ("adam_nll_calm", "adam_nll_fast", "adam_nll_bold")
 _BY_ROWS = {
     0: ("network", "network_damped", "network_bold"),
-    600: ("network_damped", "network_bold", "adam_nll_calm", "adam_nll_bold"),
-    4000: ("network_damped", "adam_nll_calm", "adam_nll_bold"),
+    600: ("network_damped", "network_bold", *_ADAM),
+    4000: ("network_damped", *_ADAM),
 }
 
 

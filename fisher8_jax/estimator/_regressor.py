@@ -66,12 +66,12 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             whose support fits the targets and keeps the one with the lowest held-out NLL.
         methods: how members are trained, one or several of 'network' (the natural gradient of the
             whole network), 'network_damped' and 'network_bold' (the same with more damping and
-            longer steps), 'adam' (Fisher8 with Adam), 'radius' (Fisher8 with momentum and a KL
-            radius), and 'adam_nll_calm', 'adam_nll_bold', 'adam_nll' and 'adam_nll_fast' (Adam on
-            the plain NLL with rates of 0.003, 0.03, 0.001 and 0.01). Of several the one with the
-            lowest held-out NLL is kept, and the members of others that are about as good. 'auto'
-            tries three of the whole network; from 600 rows on two of these and two of Adam, from
-            4,000 rows on one and two.
+            longer steps), 'adam_nll_calm', 'adam_nll_fast', 'adam_nll_bold' and 'adam_nll' (Adam on
+            the plain NLL with rates of 0.003, 0.01, 0.03 and 0.001), 'adam' (Fisher8 with Adam) and
+            'radius' (Fisher8 with momentum and a KL radius). Of several the one with the lowest
+            held-out NLL is kept, and the members of others that are about as good. 'auto' tries the
+            first three, from 600 rows on the second to the sixth, and from 4,000 rows on the same
+            without 'network_bold'.
         n_members: networks trained by each method.
         hidden_layer_sizes: the widths of the hidden layers.
         max_kl: how far the longest step moves the predictions, in nats; None for the choice of each
