@@ -57,7 +57,8 @@ METHODS = {
     "radius": Method("radius", size=0.3),
     "adam": Method("adam", size=0.01),
     "network": Method("network", size=0.1, damping=0.1),
-    "network_damped": Method("network", size=0.3, damping=1.0),
+    "network_damped": Method("network", size=0.1, damping=1.0),
+    "network_brisk": Method("network", size=0.3, damping=1.0),
     "network_bold": Method("network", size=1.0, damping=1.0),
     "adam_nll": Method("adam_nll", size=0.001),
     "adam_nll_calm": Method("adam_nll", size=0.003),
@@ -67,11 +68,11 @@ METHODS = {
 
 # What is tried by default, from so many rows on. Few rows are learned by one program alone: the
 # compilation of a second one would cost more than the training. On many rows a batch sees little of
-# the curvature, and the cheap steps of Adam are as good as most of the dear ones.
+# the curvature: the cheap steps of Adam are as good as most of the dear ones, and long ones do harm.
 _ADAM = ("adam_nll_calm", "adam_nll_fast", "adam_nll_bold")
 _BY_ROWS = {
-    0: ("network", "network_damped", "network_bold"),
-    600: ("network_damped", "network_bold", *_ADAM),
+    0: ("network", "network_brisk", "network_bold"),
+    600: ("network_brisk", "network_bold", *_ADAM),
     4000: ("network_damped", *_ADAM),
 }
 

@@ -65,13 +65,14 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             'beta' or 'von_mises', a class of `fisher8_jax.families`, or 'auto', which trains all
             whose support fits the targets and keeps the one with the lowest held-out NLL.
         methods: how members are trained, one or several of 'network' (the natural gradient of the
-            whole network), 'network_damped' and 'network_bold' (the same with more damping and
-            longer steps), 'adam_nll_calm', 'adam_nll_fast', 'adam_nll_bold' and 'adam_nll' (Adam on
-            the plain NLL with rates of 0.003, 0.01, 0.03 and 0.001), 'adam' (Fisher8 with Adam) and
-            'radius' (Fisher8 with momentum and a KL radius). Of several the one with the lowest
-            held-out NLL is kept, and the members of others that are about as good. 'auto' tries the
-            first three, from 600 rows on the second to the sixth, and from 4,000 rows on the same
-            without 'network_bold'.
+            whole network), 'network_damped' (the same with more damping), 'network_brisk' and
+            'network_bold' (and with longer steps), 'adam_nll_calm', 'adam_nll_fast' and
+            'adam_nll_bold' (Adam on the plain NLL with rates of 0.003, 0.01 and 0.03), 'adam_nll'
+            (0.001), 'adam' (Fisher8 with Adam) and 'radius' (Fisher8 with momentum and a KL
+            radius). Of several the one with the lowest held-out NLL is kept, and the members of
+            others that are about as good. 'auto' tries 'network', 'network_brisk' and
+            'network_bold'; from 600 rows on the last two and Adam at the first three rates; from
+            4,000 rows on 'network_damped' and the same of Adam.
         n_members: networks trained by each method.
         hidden_layer_sizes: the widths of the hidden layers.
         max_kl: how far the longest step moves the predictions, in nats; None for the choice of each

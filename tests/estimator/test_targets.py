@@ -238,7 +238,7 @@ def test_by_default_few_rows_are_learned_by_one_program():
     before = _train_on_batches._cache_size()
     model = Fisher8Regressor(**settings).fit(inputs, targets)
     assert _train_on_batches._cache_size() <= before + 1
-    names = ("network", "network_damped", "network_bold")
+    names = ("network", "network_brisk", "network_bold")
     assert set(model.candidates_) == {f"gaussian, {name}" for name in names}
     assert model.score(inputs, targets) > 0.9
 
