@@ -68,7 +68,7 @@ METHODS = {
 
 # What is tried by default, from so many rows on. Few rows are learned by one program alone: the
 # compilation of a second one would cost more than the training. On many rows a batch sees little of
-# the curvature: the cheap steps of Adam are as good as most of the dear ones, and long ones do harm.
+# the curvature: the cheap steps of Adam are as good as most dear ones, and long dear ones do harm.
 _ADAM = ("adam_nll_calm", "adam_nll_fast", "adam_nll_bold")
 _BY_ROWS = {
     0: ("network", "network_brisk", "network_bold"),
