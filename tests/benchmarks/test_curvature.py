@@ -1,6 +1,7 @@
 """The whole network's benchmark: early stopping for all alike, budgets, angles."""
 
 import inspect
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from benchmarks.experiments.comparison.angles import _cosines
 from benchmarks.experiments.curvature.costs import steps_for
 from benchmarks.experiments.curvature.jobs import Candidate, Trial
 from benchmarks.experiments.curvature.plan import AVERAGE, DAMPING, METHODS, max_kl
-from benchmarks.experiments.curvature.report import mean_nll, verdict
+from benchmarks.experiments.curvature.report import VERDICT, mean_nll, section, verdict
+from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from fisher8_jax import network_gradient, network_optimizer
 from fisher8_jax.transforms import network_max_kl
 
@@ -79,3 +81,16 @@ def test_cosines_of_directions():
     root = np.sqrt(0.5)
     expected = [[1, root, 0], [root, 1, -root], [0, -root, 1]]
     np.testing.assert_allclose(_cosines(vectors), expected, atol=1e-6)
+
+
+def test_the_page_says_what_the_report_says():
+    """The table of the page on the whole network, beside the one that stored results make."""
+    blocks = section(Store(DEFAULT_RESULTS)).blocks
+    (made,) = (b.rows for b in blocks if getattr(b, "caption", "").startswith(VERDICT))
+    text = (Path(__file__).parents[2] / "docs/whole_network.md").read_text()
+    part = text[text.index("## Equal processor time") :]
+    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if " of 8 |" in line]
+    assert len(rows) == len(made) == 6
+    for ours, theirs in zip(rows, made, strict=True):
+        expected = [theirs[0], *(text.lstrip("+").lower() for text in theirs[2:])]
+        assert [ours[0], *(text.lower() for text in ours[2:])] == expected
