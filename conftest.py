@@ -17,7 +17,7 @@ os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(pathlib.Path(__file__).parent / ".jax_cache")
 )
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import hypothesis
@@ -34,8 +34,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("deterministic")
 
-# Programs that the build of the site runs; importing one for its doctests would run it again.
-collect_ignore_glob = ["docs/gallery/*", "docs/gallery_source/*"]
+# Programs that the build of the site runs; importing one for its doctests would run it again. And
+# those that made the references: no doctests, but they need mpmath.
+collect_ignore_glob = ["docs/gallery/*", "docs/gallery_source/*", "tests/families/reference/*"]
 
 # All code blocks of one page share a namespace and run from top to bottom.
 pytest_collect_file = Sybil(
@@ -43,8 +44,19 @@ pytest_collect_file = Sybil(
 ).pytest()
 
 
+def pytest_collection_finish() -> None:
+    """Takes what was collected out of the search for garbage.
+
+    Some thousand tests and the packages that they import live to the end. Tracing makes and drops
+    so many small objects that Python would walk through all of them again and again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 _MAPS = pathlib.Path("/proc/self/maps")
-_MANY_MAPS = 25_000  # Linux allows a process 65,530; one file of tests makes some thousands
+_MANY_MAPS = 40_000  # Linux allows a process 65,530; one file of tests makes some thousands
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:

@@ -55,6 +55,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "write_computation_times": False,
     "plot_gallery": True,
+    "run_stale_examples": True,  # what they call may have changed, though they did not
     "reset_modules": (),
 }
 

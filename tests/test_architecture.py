@@ -11,11 +11,9 @@ from typing import NamedTuple
 import pytest
 
 import fisher8_jax
+from tests.places import LIBRARY, PACKAGE, ROOT, name_of
 
-PACKAGE = pathlib.Path(fisher8_jax.__file__).parent
-ROOT = PACKAGE.parent
-FILES = sorted(PACKAGE.rglob("*.py"))
-INSIDE = [path for path in FILES if path != PACKAGE / "__init__.py"]
+INSIDE = [path for path in LIBRARY if path != PACKAGE / "__init__.py"]
 COMMON = {"jax", "optax", "chex", "numpy", "fisher8_jax"}
 
 
@@ -63,10 +61,6 @@ def imported_rooms(path: pathlib.Path) -> set[str]:
     """Other rooms of the library that a file of the library imports."""
     modules = [module.split(".") for module in imported_modules(path)]
     return {m[1] for m in modules if m[0] == "fisher8_jax" and len(m) > 1} - {room_of(path)}
-
-
-def name_of(path: pathlib.Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def test_the_table_names_every_room_and_no_other():
@@ -188,7 +182,7 @@ def test_lazy_rooms_are_attributes():
         _ = fisher8_jax.nonsense
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
 def test_trees_are_registered_by_the_function_that_tells_classes_apart(path):
     called = [n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)]
     assert "register_dataclass" not in called

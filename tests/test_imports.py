@@ -14,10 +14,9 @@ import optax
 import pytest
 
 import fisher8_jax
+from tests.places import LIBRARY, ROOT, name_of
 from tests.test_public_api import PUBLIC
 
-ROOT = pathlib.Path(__file__).parents[1]
-LIBRARY = sorted((ROOT / "fisher8_jax").rglob("*.py"))
 PAGES = [
     ROOT / "README.md",
     ROOT / "benchmarks" / "README.md",
@@ -48,10 +47,6 @@ MODULES = {
     "np": np,
     "optax": optax,
 }
-
-
-def name_of(path: pathlib.Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def import_statements(source: str) -> list[str]:

@@ -50,6 +50,7 @@ def test_empty_and_zero_vectors_have_norm_zero():
         np.testing.assert_array_equal(divide_by_norm(Scaled(x), norm), x)
         other = l2_norm(Scaled(jnp.ones((4, 2))), (0,))
         np.testing.assert_allclose(value(combine_norms(norm, other)), 2, rtol=1e-12)
+        np.testing.assert_array_equal(value(combine_norms(norm, norm)), 0)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])

@@ -10,7 +10,11 @@ from tests.minimum_versions import minimum_versions
 
 ROOT = pathlib.Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+WORKFLOWS = [ROOT / ".github" / "workflows" / name for name in ("ci.yml", "release.yml")]
+
+
+def test_no_workflow_is_forgotten():
+    assert sorted((ROOT / ".github" / "workflows").iterdir()) == WORKFLOWS
 
 
 def test_hooks_and_developers_have_the_same_linter():

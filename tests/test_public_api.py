@@ -2,13 +2,13 @@
 
 import importlib
 import inspect
-import pathlib
 import re
 import tomllib
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.places import LIBRARY, PACKAGE, ROOT
+
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 
 CHOSEN = {
@@ -16,8 +16,8 @@ CHOSEN = {
     "heads.nnx": ("DistributionHead", "predict_fn"),  # what is defined there
     "heads.linen": ("DistributionHead", "TrainState"),
 }
-DOORS = sorted((ROOT / "fisher8_jax").rglob("__init__.py"))
-ROOMS = [".".join(door.parent.relative_to(ROOT / "fisher8_jax").parts) for door in DOORS]
+DOORS = [path for path in LIBRARY if path.name == "__init__.py"]
+ROOMS = [".".join(door.parent.relative_to(PACKAGE).parts) for door in DOORS]
 
 
 def public_names():

@@ -5,8 +5,8 @@ import re
 import tokenize
 import tomllib
 
-ROOT = pathlib.Path(__file__).parents[1]
-LIBRARY = sorted((ROOT / "fisher8_jax").rglob("*.py"))
+from tests.places import LIBRARY, ROOT
+
 PROGRAMS = [p for name in ("benchmarks", "examples", "tests") for p in (ROOT / name).rglob("*.py")]
 
 # As many as there were when the limit was set: a new one takes the place of an old one.

@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import numbers
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,12 @@ def describe_fit(arrays: tuple[np.ndarray, ...], **settings: Any) -> dict[str, A
 
 @contextlib.contextmanager
 def open_checkpoints(
-    folder: Path | None, fit: dict[str, Any] | None, family: str, methods: Mapping[str, Method]
+    folder: Path | None, fit: dict[str, Any] | None, family: str, name: str, method: Method
 ) -> Iterator[TrainingCheckpoints | None]:
-    """The states of methods that train together; refuses a folder that belongs to another fit."""
+    """The states of one candidate; refuses a folder that belongs to another fit."""
     if folder is None:
         yield None
         return
-    rows = {name: dataclasses.asdict(method) for name, method in methods.items()}
-    config = {**(fit or {}), "family": family, "methods": rows}
-    name = f"{family}-{'-'.join(methods)}"
-    with TrainingCheckpoints(folder / name, every=_EVERY, config=config) as states:
+    config = {**(fit or {}), "family": family, "method": dataclasses.asdict(method)}
+    with TrainingCheckpoints(folder / f"{family}-{name}", every=_EVERY, config=config) as states:
         yield states

@@ -4,7 +4,7 @@ Numbers of a row are traced, so rows of the same rule share one compiled program
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import chex
@@ -58,14 +58,23 @@ METHODS = {
     "adam": Method("adam", size=0.01),
     "network": Method("network", size=0.1, damping=0.1),
     "network_damped": Method("network", size=0.1, damping=1.0),
+    "network_brisk": Method("network", size=0.3, damping=1.0),
+    "network_bold": Method("network", size=1.0, damping=1.0),
     "adam_nll": Method("adam_nll", size=0.001),
+    "adam_nll_calm": Method("adam_nll", size=0.003),
     "adam_nll_fast": Method("adam_nll", size=0.01),
+    "adam_nll_bold": Method("adam_nll", size=0.03),
 }
 
-# What is tried by default. A second rule takes a second program, whose compilation would cost more
-# than the training of few rows.
-_FEW_ROWS, _MANY_ROWS = ("network", "network_damped"), ("network", "network_damped", "adam")
-_MANY = 4000
+# What is tried by default, from so many rows on. Few rows are learned by one program alone: the
+# compilation of a second one would cost more than the training. On many rows a batch sees little of
+# the curvature: the cheap steps of Adam are as good as most dear ones, and long dear ones do harm.
+_ADAM = ("adam_nll_calm", "adam_nll_fast", "adam_nll_bold")
+_BY_ROWS = {
+    0: ("network", "network_brisk", "network_bold"),
+    600: ("network_brisk", "network_bold", *_ADAM),
+    4000: ("network_damped", *_ADAM),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,26 +173,18 @@ def make_task(network: Network, method: Method, *, average: float) -> Task:
     return Task(network, _FISHER8, optimizer, average=average)
 
 
-def lane_settings(
-    methods: Sequence[Method], members: int, steps: int, size: float | None
-) -> chex.ArrayTree:
-    """The settings of `members` lanes of every method; `size` replaces the radius of the row."""
-
-    def numbers(method: Method) -> Settings:
-        has_radius = method.rule in ("radius", "network")
-        value = size if size is not None and has_radius else method.size
-        return Settings(value, method.damping, steps)
-
-    rows = [numbers(method) for method in methods for _ in range(members)]
-    return Settings(
-        *(jnp.asarray(np.array(column, np.float32)) for column in zip(*rows, strict=True))
-    )
+def lane_settings(method: Method, members: int, steps: int, size: float | None) -> chex.ArrayTree:
+    """The settings of `members` lanes; `size` replaces the radius of the row."""
+    has_radius = method.rule in ("radius", "network")
+    value = size if size is not None and has_radius else method.size
+    numbers = (value, method.damping, steps)
+    return Settings(*(jnp.asarray(np.full(members, number, np.float32)) for number in numbers))
 
 
 def check_methods(methods: Any, rows: int) -> dict[str, Method]:
     """The rows of the table that `methods` names; 'auto' depends on the number of data."""
     if isinstance(methods, str) and methods == "auto":
-        methods = _FEW_ROWS if rows < _MANY else _MANY_ROWS
+        methods = _BY_ROWS[max(least for least in _BY_ROWS if least <= rows)]
     names = (methods,) if isinstance(methods, str) else methods
     try:
         return {name: METHODS[name] for name in names}
@@ -192,9 +193,3 @@ def check_methods(methods: Any, rows: int) -> dict[str, Method]:
             f"`methods` must be 'auto' or one or several of {', '.join(map(repr, METHODS))}, got "
             f"{methods!r}."
         ) from None
-
-
-def by_rule(methods: Mapping[str, Method]) -> list[dict[str, Method]]:
-    """The methods in groups that share one program."""
-    rules = dict.fromkeys(method.rule for method in methods.values())
-    return [{n: m for n, m in methods.items() if m.rule == rule} for rule in rules]

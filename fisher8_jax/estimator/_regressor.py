@@ -53,8 +53,8 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
 
     Columns are encoded and targets are brought to unit size. Each member is a dense network with
     the head of a likelihood. A part of the rows, another for each member, is held out: training
-    stops when their NLL no longer falls, and the best parameters are kept. All members train
-    together in one compiled program. The prediction is the members' mixture.
+    stops when their NLL no longer falls, and the best parameters are kept. The members of a method
+    train together in one compiled program. The prediction is the members' mixture.
 
     `X` may be a matrix of numbers or a data frame of pandas or polars with categories, strings,
     booleans and times; nan and None count as missing. Targets that are nan count as missing. `y`
@@ -65,11 +65,14 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             'beta' or 'von_mises', a class of `fisher8_jax.families`, or 'auto', which trains all
             whose support fits the targets and keeps the one with the lowest held-out NLL.
         methods: how members are trained, one or several of 'network' (the natural gradient of the
-            whole network), 'network_damped' (the same with more damping), 'adam' (Fisher8 with
-            Adam), 'radius' (Fisher8 with momentum and a KL radius), 'adam_nll' and 'adam_nll_fast'
-            (Adam on the plain NLL, for comparison). Of several the one with the lowest held-out NLL
-            is kept, and the members of others that are not worse by more than its standard error.
-            'auto' tries the first two, and from 4,000 rows on the third, too.
+            whole network), 'network_damped' (the same with more damping), 'network_brisk' and
+            'network_bold' (and with longer steps), 'adam_nll_calm', 'adam_nll_fast' and
+            'adam_nll_bold' (Adam on the plain NLL with rates of 0.003, 0.01 and 0.03), 'adam_nll'
+            (0.001), 'adam' (Fisher8 with Adam) and 'radius' (Fisher8 with momentum and a KL
+            radius). Of several the one with the lowest held-out NLL is kept, and the members of
+            others that are about as good. 'auto' tries 'network', 'network_brisk' and
+            'network_bold'; from 600 rows on the last two and Adam at the first three rates; from
+            4,000 rows on 'network_damped' and the same of Adam.
         n_members: networks trained by each method.
         hidden_layer_sizes: the widths of the hidden layers.
         max_kl: how far the longest step moves the predictions, in nats; None for the choice of each

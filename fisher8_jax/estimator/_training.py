@@ -12,7 +12,7 @@ import numpy as np
 from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
 from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
 from fisher8_jax.estimator._families import Likelihood, fit_units
-from fisher8_jax.estimator._methods import Method, by_rule, lane_settings, make_task
+from fisher8_jax.estimator._methods import Method, lane_settings, make_task
 from fisher8_jax.estimator._network import Network, link_of
 from fisher8_jax.training import (
     Data,
@@ -24,6 +24,9 @@ from fisher8_jax.training import (
     make_folds,
     train_lanes,
 )
+
+# How much worse than the best a method may be on held-out rows so that its members join.
+_MOST_ERRORS, _MOST_NATS = 1.5, 0.1
 
 
 class Rows(NamedTuple):
@@ -85,21 +88,13 @@ def train_candidates(
         network = Network(setup.hidden, link_of(likelihood.family), rows.targets.shape[1:])
         params = _init_members(network, likelihood, rows, setup.members, seed)
         jacobian = _mean_log_scale(scaler, rows, folds.held_out)
-        for methods in by_rule(setup.methods):
-            title = f"{family}, {', '.join(methods)}"
-            with open_checkpoints(setup.checkpoint_dir, fit, family, methods) as checkpoints:
-                trained = _train(
-                    network, list(methods.values()), params, feed, setup, checkpoints, title
-                )
-            for index, name in enumerate(methods):
-                lanes = slice(index * setup.members, (index + 1) * setup.members)
-                nll = trained.held_out_nll[lanes] + jacobian
-                best = jax.tree.map(
-                    lambda leaf, lanes=lanes: np.asarray(leaf)[lanes], trained.params
-                )
-                candidates.append(
-                    Candidate(family, name, network, scaler, best, trained.steps, nll)
-                )
+        for name, method in setup.methods.items():
+            title = f"{family}, {name}"
+            with open_checkpoints(setup.checkpoint_dir, fit, family, name, method) as checkpoints:
+                trained = _train(network, method, params, feed, setup, checkpoints, title)
+            best = jax.tree.map(np.asarray, trained.params)
+            nll = trained.held_out_nll + jacobian
+            candidates.append(Candidate(family, name, network, scaler, best, trained.steps, nll))
     return candidates
 
 
@@ -115,7 +110,7 @@ def train_on(
     folds = _make_folds(rows, setup, seed)
     feed = Feed(_scaled_data(rows, scaler), folds, batch_size=setup.plan.batch_size, seed=seed)
     ((name, method),) = setup.methods.items()
-    trained = _train(network, [method], params, feed, setup, None, name)
+    trained = _train(network, method, params, feed, setup, None, name)
     nll = trained.held_out_nll + _mean_log_scale(scaler, rows, folds.held_out)
     return jax.tree.map(np.asarray, trained.params), trained.steps, nll
 
@@ -134,9 +129,10 @@ def _make_folds(rows: Rows, setup: Setup, seed: int) -> Folds:
 def best_candidate(candidates: list[Candidate]) -> Candidate:
     """The lowest mean held-out NLL, joined by others that are about as good.
 
-    Members of other methods of the same likelihood join if their held-out NLL, fold by fold, is
-    not worse by more than its standard error: they are trained already, and members that came
-    another way make the better mixture.
+    Members of other methods of the same likelihood join if their held-out NLL, fold by fold, is not
+    worse by more than 1.5 standard errors: they are trained already, and members that came another
+    way make the better mixture. A method that failed in one fold has a large standard error, so it
+    may not be worse by more than a tenth of a nat either.
     """
     best = min(candidates, key=lambda candidate: candidate.score)
     kept = [one for one in candidates if one is best or _is_about_as_good(one, best)]
@@ -151,33 +147,30 @@ def _is_about_as_good(one: Candidate, best: Candidate) -> bool:
     if one.family != best.family or len(best.held_out_nll) < 2 or not np.isfinite(one.score):
         return False
     worse = one.held_out_nll - best.held_out_nll
-    return bool(worse.mean() <= worse.std(ddof=1) / np.sqrt(len(worse)))
+    error = worse.std(ddof=1) / np.sqrt(len(worse))
+    return bool(worse.mean() <= min(_MOST_ERRORS * error, _MOST_NATS))
 
 
 def _train(
     network: Network,
-    methods: list[Method],
+    method: Method,
     params: chex.ArrayTree,
     feed: Feed,
     setup: Setup,
     checkpoints: TrainingCheckpoints | None,
     title: str,
 ) -> TrainedLanes:
-    """The members of all methods side by side in one program; they share one rule."""
-    plan, copies = setup.plan, len(methods)
-    task = make_task(network, methods[0], average=plan.average or 1.0)
-    settings = lane_settings(methods, setup.members, plan.steps, setup.size)
-    folds = Folds(*(np.tile(part, (copies, 1)) for part in feed.folds))
-    lanes = copies * setup.members
+    """The members side by side in one program, which serves all methods of one rule."""
+    plan = setup.plan
     # The network draws no random numbers; one key for all saves two programs.
-    data = jnp.asarray(np.zeros((lanes, 2), np.uint32))
+    data = jnp.asarray(np.zeros((setup.members, 2), np.uint32))
     keys = jax.random.wrap_key_data(data, impl="threefry2x32")
     return train_lanes(
-        task,
-        jax.tree.map(lambda leaf: np.concatenate([leaf] * copies), params),
+        make_task(network, method, average=plan.average or 1.0),
+        params,
         None,
-        Lane(settings, keys),
-        Feed(feed.data, folds, batch_size=feed.batch_size, seed=feed.seed),
+        Lane(lane_settings(method, setup.members, plan.steps, setup.size), keys),
+        feed,
         plan,
         checkpoints=checkpoints,
         title=title,

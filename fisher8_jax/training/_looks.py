@@ -41,7 +41,8 @@ def held_out_nll(task: Task, state: TrainState, blocks: list[Batch]) -> np.ndarr
         state: after any number of steps.
         blocks: every leaf of shape (lanes, rows, ...), all blocks of the same shape.
     """
-    sums = [_score(task, state, block) for block in blocks]
+    judged = task.judged(state.params, state.optimizer)
+    sums = [_score(task.apply, judged, state.variables, block) for block in blocks]
     total, weight = (
         np.sum(np.asarray(part, np.float64), axis=0) for part in zip(*sums, strict=True)
     )
@@ -61,7 +62,8 @@ def take_look(
         patience_steps: how many steps a lane may go without a better look.
     """
     patience = jnp.asarray(min(patience_steps, 2.0**30), jnp.float32)
-    return _take_look(task, state, looks, jnp.asarray(nll, jnp.float32), patience)
+    judged = (task.judged(state.params, state.optimizer), state.variables)
+    return _take_look(judged, state.step, looks, jnp.asarray(nll, jnp.float32), patience)
 
 
 def final_params(task: Task, state: TrainState, looks: Looks) -> tuple:
@@ -71,26 +73,24 @@ def final_params(task: Task, state: TrainState, looks: Looks) -> tuple:
     return _final_params(task, state, looks)
 
 
+# Neither program knows the optimiser: tasks that share a network share them.
 @functools.partial(jax.jit, static_argnums=0)
-def _score(task, state, block):
-    def of_lane(params, variables, optimizer, batch):
-        return score(task, task.judged(params, optimizer), variables, batch)
-
-    return jax.vmap(of_lane)(state.params, state.variables, state.optimizer, block)
+def _score(apply, params, variables, block):
+    return jax.vmap(functools.partial(score, apply))(params, variables, block)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _take_look(task, state, looks, nll, patience):
-    def of_lane(params, variables, optimizer, look, nll):
+@jax.jit
+def _take_look(judged, step, looks, nll, patience):
+    def of_lane(judged, look, nll):
         # A stopped lane keeps what it has, whatever comes; so does one whose NLL is not finite.
         value = jnp.where(look.stopped | ~jnp.isfinite(nll), jnp.inf, nll)
-        best = look.best.keep((task.judged(params, optimizer), variables), value)
+        best = look.best.keep(judged, value)
         is_better = value < look.best.score
-        best_step = jnp.where(is_better, state.step, look.best_step)
-        waited = (state.step - best_step).astype(jnp.float32)
+        best_step = jnp.where(is_better, step, look.best_step)
+        waited = (step - best_step).astype(jnp.float32)
         return Looks(best, best_step, look.stopped | (waited >= patience))
 
-    return jax.vmap(of_lane)(state.params, state.variables, state.optimizer, looks, nll)
+    return jax.vmap(of_lane)(judged, looks, nll)
 
 
 @functools.partial(jax.jit, static_argnums=0)

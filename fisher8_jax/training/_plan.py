@@ -24,8 +24,9 @@ class Plan:
         looks: how often the held-out NLL is computed; more often at the beginning.
         patience: training stops when for this part of the steps no look was better; None never
             stops early.
-        eager: True also stops when for half of the steps made so far, and at least a tenth of the
-            plan, no look was better. Where the best look comes early this saves most of the time.
+        eager: True also stops when for half of the steps made so far, and at least a twentieth of
+            the plan, no look was better. Where the best look comes early this saves most of the
+            time.
         average: how many steps the average of the parameters looks back, which is what is judged
             and returned; None judges the parameters themselves.
 
@@ -65,7 +66,7 @@ class Plan:
         if self.patience is None:
             return float("inf")
         longest = self.patience * self.steps
-        return min(longest, max(0.5 * step, 0.1 * self.steps)) if self.eager else longest
+        return min(longest, max(0.5 * step, 0.05 * self.steps)) if self.eager else longest
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -250,13 +250,13 @@ def update(
     return Leaves(params, variables, optimizer_state, memory), {"loss": loss, **readouts}
 
 
-def score(task: Task, params: Params, variables: Variables, batch: Batch) -> tuple[Array, Array]:
+def score(apply: Apply, params: Params, variables: Variables, batch: Batch) -> tuple[Array, Array]:
     """The summed NLL of a batch and the sum of its weights, missing targets left out.
 
     Sums over several batches are added before they are divided. No target at all has a weight of 0,
     so its mean is nan and never the best.
     """
-    dist, _ = task.apply(params, variables, batch.inputs)
+    dist, _ = apply(params, variables, batch.inputs)
     values = dist.nll(batch.targets)
     weights = jnp.ones_like(values) if batch.weights is None else batch.weights
     weights = jnp.broadcast_to(weights, values.shape).astype(values.dtype)

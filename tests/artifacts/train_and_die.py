@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +47,7 @@ def make_params():
     }
 
 
-def main(folder: str, result: str, pause: float) -> None:
+def main(folder: str | Path, result: str | Path, pause: float) -> None:
     params = make_params()
 
     def slow_advance(state, step):

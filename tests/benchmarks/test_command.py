@@ -109,7 +109,9 @@ def test_the_bar_begins_with_what_is_stored_and_counts_cells(toy, tmp_path, monk
 
 
 def test_every_stored_table_is_readable_at_80_columns(monkeypatch):
-    for section in collect(Store()):
+    sections = collect(Store())
+    assert len(sections) > 10
+    for section in sections:
         screen = terminal(monkeypatch)
         print_blocks(section.blocks)
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in screen.getvalue().splitlines()]

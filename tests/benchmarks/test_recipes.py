@@ -41,6 +41,7 @@ def test_every_rate_and_seed_is_trained_both_ways(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", report.RECIPES)
 def test_stored_cells_are_complete(name):
     result = Store(DEFAULT_RESULTS).read(f"recipes/{name}")
+    assert set(result) == set(report.RECIPES[name].ways)
     for rates in result.values():
         assert len(rates) == len(command.RATES)
         assert {len(seeds) for seeds in rates} == {3}

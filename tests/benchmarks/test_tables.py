@@ -15,7 +15,7 @@ from benchmarks.experiments.tables.command import for_docs, make_jobs, make_time
 from benchmarks.experiments.tables.figure import draw
 from benchmarks.experiments.tables.plan import CHOSEN_ON, MODELS, SPLITS, TABLES, Job
 from benchmarks.experiments.tables.ranks import all_of, as_far_as, compare, load
-from benchmarks.experiments.tables.report import rank_table, score_table, section
+from benchmarks.experiments.tables.report import pair_table, rank_table, score_table, section
 from benchmarks.experiments.uci.data import Split
 from benchmarks.machinery.data import DataUnavailableError
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
@@ -109,10 +109,10 @@ def test_sets_are_read_from_their_folder(tmp_path):
     assert [job.splits for job in make_jobs(arguments)] == [TABLES["servo"]]
 
 
-def test_there_are_23_sets_and_half_of_them_were_not_chosen_on():
+def test_there_are_23_sets_and_nine_of_them_were_not_chosen_on():
     assert len(SPLITS) == 23
     assert set(CHOSEN_ON) < set(SPLITS)
-    assert len(CHOSEN_ON) == 12
+    assert len(CHOSEN_ON) == 14
     assert sum(number == 20 for number in SPLITS.values()) == 8
 
 
@@ -175,8 +175,23 @@ def test_ranks_are_means_over_the_same_splits():
     assert score_table(every, "nll").rows[1][2:] == ["", "**0**"]
     assert as_far_as(cells, "fisher8") == ("fisher8",)
     table = rank_table(found, "all")
-    assert table.rows[0][5] == "1 of 2"
+    assert table.rows[0][5:7] == ["1 of 2", "0 of 2, 2 equal"]
     assert draw(found).startswith(b"\x89PNG")
+
+
+def test_each_rival_is_compared_on_all_splits_that_both_have():
+    cells = make_cells(
+        {
+            ("yacht", "fisher8"): [1.0, 5.0, 0.0],
+            ("yacht", "catboost"): [2.0, 2.0],
+            ("yacht", "ngboost"): [2.0],
+            ("wine", "fisher8"): [0.0],
+            ("wine", "ngboost"): [1.0, 7.0],
+        }
+    )
+    rows = pair_table(cells).rows
+    assert [row[:3] for row in rows] == [["CatBoost", "2", "0 of 1"], ["NGBoost", "2", "2 of 2"]]
+    assert [row[-1] for row in rows] == ["-1.000", "1.000"]  # 2 - 3; the mean of 2 - 1 and 1 - 0
 
 
 def test_the_stored_results_have_a_section():

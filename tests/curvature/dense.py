@@ -40,7 +40,7 @@ def dense_natural_gradient(
     return_matrix=False,
 ):
     """`(J' F J / n + damping scale)^-1` times the gradient of the mean NLL, as one flat vector."""
-    params, inputs, targets = jax.tree.map(_widen, (params, inputs, targets))
+    params, inputs, targets = cast_floats((params, inputs, targets), jnp.float64)
     flat, unravel = ravel_pytree(params)
 
     def predict(flat):
@@ -75,10 +75,15 @@ def dense_natural_gradient(
 
 def relative_error(tree, reference):
     """The distance of a gradient from the reference, in units of its length."""
-    flat = np.asarray(ravel_pytree(tree)[0], np.float64)
+    flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]).astype(np.float64)
     return np.linalg.norm(flat - reference) / np.linalg.norm(reference)
 
 
-def _widen(leaf):
-    leaf = jnp.asarray(leaf)
-    return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+def cast_floats(tree, dtype):
+    """All floating-point leaves in another type, by NumPy: JAX compiles a cast for every shape."""
+
+    def cast(leaf):
+        leaf = np.asarray(leaf)
+        return jnp.asarray(leaf, dtype if np.issubdtype(leaf.dtype, np.floating) else None)
+
+    return jax.tree.map(cast, tree)

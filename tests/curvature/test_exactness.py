@@ -9,7 +9,7 @@ import pytest
 
 from fisher8_jax import families as f8
 from fisher8_jax import fisher8, fisher8_nll, network_curvature, network_gradient
-from tests.curvature.dense import dense_natural_gradient, relative_error
+from tests.curvature.dense import cast_floats, dense_natural_gradient, relative_error
 from tests.curvature.networks import NETWORKS, ROWS
 
 DAMPING = 0.1
@@ -35,13 +35,6 @@ def natural_gradient(
     return jax.grad(loss)(params)
 
 
-def narrow(tree):
-    def cast(leaf):
-        return leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-    return jax.tree.map(cast, tree)
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_any_network(name):
     predict_one, params, inputs = NETWORKS[name]()
@@ -53,7 +46,7 @@ def test_any_network(name):
         step = network_gradient(predict_one, *args, damping=DAMPING)
         return natural_gradient(predict_one, *args), step.gradient
 
-    small = narrow((params, inputs, TARGETS))
+    small = cast_floats((params, inputs, TARGETS), jnp.float32)
     for limit, args in ((1e-9, (params, inputs, TARGETS)), (1e-4, small)):
         assert max(relative_error(gradient, reference) for gradient in both(*args)) < limit
 
@@ -99,7 +92,7 @@ def test_any_family(case):
     both = jax.jit(
         lambda *args: [natural_gradient(predict_one, *args, fused=fused) for fused in (True, False)]
     )
-    small = narrow((params, inputs, targets))
+    small = cast_floats((params, inputs, targets), jnp.float32)
     for limit, args in ((1e-9, (params, inputs, targets)), (1e-4, small)):
         assert max(relative_error(gradient, reference) for gradient in both(*args)) < limit
 
@@ -117,4 +110,5 @@ def test_masks_and_weights(fused):
     step = jax.jit(functools.partial(natural_gradient, predict_one, fused=fused, **options))
     missing = jnp.where(where, targets, jnp.nan) if fused else targets
     assert relative_error(step(params, inputs, missing), reference) < 1e-9
-    assert relative_error(step(*narrow((params, inputs, missing))), reference) < 1e-4
+    small = cast_floats((params, inputs, missing), jnp.float32)
+    assert relative_error(step(*small), reference) < 1e-4

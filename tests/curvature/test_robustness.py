@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from fisher8_jax import Gaussian, fisher8, fisher8_nll, network_curvature, network_gradient
 from fisher8_jax.curvature import Blocks, ConjugateGradients, FactoredScale
 from fisher8_jax.families import Categorical, LowRankGaussian, Poisson
+from fisher8_jax.transforms import scale_by_kl_radius
 from tests.curvature.dense import dense_natural_gradient, relative_error
 
 ROWS = 8
@@ -42,6 +43,13 @@ def gradient(inputs, damping, where, shifts, solver="auto"):
     return step.gradient, step.step_kl
 
 
+@jax.jit
+def radius_update(step, step_kl):
+    radius = scale_by_kl_radius(0.1)
+    update, _ = radius.update(step, radius.init(PARAMS), PARAMS, step_kl=step_kl)
+    return jax.tree.leaves(update)
+
+
 EVERY = jnp.ones(ROWS, bool)
 LEVEL = jnp.zeros(ROWS, jnp.float32)
 WIDE = jnp.linspace(-30, 30, ROWS, dtype=jnp.float32)
@@ -59,12 +67,31 @@ CASES = {
 }
 
 
+EVERY_SOLVER = pytest.mark.parametrize("solver", ["auto", Blocks(rows=3), ConjugateGradients()])
+
+
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("solver", ["auto", Blocks(rows=3), ConjugateGradients()])
+@EVERY_SOLVER
 def test_never_a_nan(case, solver):
+    """The gradient is finite, and so is the update that a radius makes of it.
+
+    The divergence of a step of 1e13 standard deviations is mostly rounding in float32 and may
+    overflow; the radius then stands still.
+    """
     step, step_kl = gradient(*CASES[case], solver=solver)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(step))
-    assert step_kl is None or np.isfinite(step_kl)
+    if step_kl is not None:
+        assert step_kl >= 0
+        assert all(np.all(np.isfinite(leaf)) for leaf in radius_update(step, step_kl))
+
+
+@EVERY_SOLVER
+def test_a_step_remains_where_its_squares_overflow(solver):
+    """The whitened gradient is about e^50, and no solver may take its square for the end."""
+    step, _ = gradient(INPUTS, 1e-6, EVERY, LEVEL - 50, solver=solver)
+    for leaf in jax.tree.leaves(step):
+        assert np.all(np.isfinite(leaf))
+        assert np.abs(leaf).max() > 1e20
 
 
 def test_variances_from_e_minus_30_to_e_30_are_solved_in_float32():
@@ -96,16 +123,21 @@ def test_variances_from_e_minus_30_to_e_30_are_solved_in_float32():
 
 
 def test_one_row_alone():
-    step = network_gradient(predict_one, PARAMS, INPUTS[:1], TARGETS[:1], damping=0.1)
+    one = jax.jit(functools.partial(network_gradient, predict_one, damping=0.1))
+    step = one(PARAMS, INPUTS[:1], TARGETS[:1])
     reference = dense_natural_gradient(predict_one, PARAMS, INPUTS[:1], TARGETS[:1], 0.1)
     assert relative_error(step.gradient, reference) < 1e-4
 
 
 def test_a_large_damping_leaves_the_gradient():
     """(G + damping)^-1 g tends to g / damping."""
-    plain = jax.grad(lambda p: jax.vmap(predict_one, (None, 0))(p, INPUTS).nll(TARGETS).mean())(
-        PARAMS
-    )
+
+    @jax.jit
+    @jax.grad
+    def nll_gradient(params):
+        return jax.vmap(predict_one, (None, 0))(params, INPUTS).nll(TARGETS).mean()
+
+    plain = nll_gradient(PARAMS)
     step, _ = gradient(INPUTS, 1e6, EVERY, LEVEL)
     for ours, theirs in zip(jax.tree.leaves(step), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(1e6 * ours, theirs, rtol=1e-3, atol=1e-5)
@@ -126,11 +158,18 @@ def test_families_with_a_singular_information(family, sizes, targets):
         parts = jnp.split(x @ params["head"], np.cumsum([np.prod(s) for s in sizes])[:-1])
         return family(*(part.reshape(size) for part, size in zip(parts, sizes, strict=True)))
 
-    step = jax.jit(lambda p: network_gradient(one, p, INPUTS, targets, damping=0.1))(params)
-    assert np.all(np.isfinite(step.gradient["head"]))
-    before = jax.vmap(one, (None, 0))(params, INPUTS).nll(targets).mean()
-    moved = {"head": params["head"] - 0.05 * step.gradient["head"]}
-    assert jax.vmap(one, (None, 0))(moved, INPUTS).nll(targets).mean() < before
+    @jax.jit
+    def descend(params):
+        def nll(params):
+            return jax.vmap(one, (None, 0))(params, INPUTS).nll(targets).mean()
+
+        gradient = network_gradient(one, params, INPUTS, targets, damping=0.1).gradient
+        moved = {"head": params["head"] - 0.05 * gradient["head"]}
+        return gradient["head"], nll(params), nll(moved)
+
+    gradient, before, after = descend(params)
+    assert np.all(np.isfinite(gradient))
+    assert after < before
 
 
 def loop(params, x):
@@ -236,8 +275,14 @@ def test_batch_statistics_are_seen_by_comparing_predictions():
     def one(params, x):
         return jax.tree.map(lambda leaf: leaf[0], batch_normalised(params, x[None]))
 
-    curvature = network_curvature(one, PARAMS, INPUTS, damping=0.1)
-    assert curvature.dist.kl(batch_normalised(PARAMS, INPUTS)).mean() > 0.01
-    frozen = network_curvature(predict_one, PARAMS, INPUTS, damping=0.1)
-    same = jax.vmap(predict_one, (None, 0))(PARAMS, INPUTS)
-    assert frozen.dist.kl(same).mean() < 1e-9
+    @jax.jit
+    def divergences(params):
+        curvature = network_curvature(one, params, INPUTS, damping=0.1)
+        frozen = network_curvature(predict_one, params, INPUTS, damping=0.1)
+        same = jax.vmap(predict_one, (None, 0))(params, INPUTS)
+        other = batch_normalised(params, INPUTS)
+        return curvature.dist.kl(other).mean(), frozen.dist.kl(same).mean()
+
+    of_the_batch, of_examples = divergences(PARAMS)
+    assert of_the_batch > 0.01
+    assert of_examples < 1e-9

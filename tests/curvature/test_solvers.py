@@ -128,9 +128,13 @@ def test_the_report_is_the_slope_and_the_divergence_of_the_step(with_carried):
     def loss(params):
         return jnp.mean(predict(params).nll(TARGETS), where=where)
 
-    value, slope = jax.jvp(loss, (params,), (total,))
-    dist, tangent = jax.jvp(predict, (params,), (total,))
-    divergence = jnp.mean(0.5 * dist.fisher_norm_sq(tangent), where=where)
+    @jax.jit
+    def along(total):
+        value, slope = jax.jvp(loss, (params,), (total,))
+        dist, tangent = jax.jvp(predict, (params,), (total,))
+        return value, slope, jnp.mean(0.5 * dist.fisher_norm_sq(tangent), where=where)
+
+    value, slope, divergence = along(total)
     np.testing.assert_allclose(step.value, value, rtol=1e-12)
     np.testing.assert_allclose(step.slope, slope, rtol=1e-9)
     np.testing.assert_allclose(step.step_kl, divergence, rtol=1e-9)
@@ -174,6 +178,7 @@ def test_the_reduction_ratio_compares_with_the_quadratic_model():
     predict_one, params, inputs = network = NETWORKS["mlp"]()
     step = gradient(network)
 
+    @jax.jit
     def value(scale):
         moved = jax.tree.map(lambda p, g: p - scale * g, params, step.gradient)
         return jax.vmap(predict_one, (None, 0))(moved, inputs).nll(TARGETS).mean()

@@ -43,15 +43,10 @@ def make(name: str, columns: list) -> f8.Family:
     return getattr(f8, name)(*columns)
 
 
-def answers(dist, targets, direction, other):
-    """One row: everything that is asked of it, and derivatives in parameters and target."""
+def values(dist, targets, direction, other):
+    """One row: everything that is asked of it."""
     cdf = dist.cdf(targets)
     close = jax.tree.map(jnp.add, dist, direction)
-
-    def slopes(function):
-        gradient = jax.grad(lambda d, y: jnp.sum(function(d, y)), argnums=(0, 1))
-        return jax.tree.leaves(gradient(dist, targets))
-
     return {
         "nll": dist.nll(targets),
         "cdf": cdf,
@@ -62,8 +57,18 @@ def answers(dist, targets, direction, other):
         "kl_other": dist.kl(other),
         "kl_self": dist.kl(dist),
         "quadratic": dist.fisher_norm_sq(direction),
-        "gradients": slopes(lambda d, y: d.nll(y)) + slopes(lambda d, y: d.cdf(y)),
     }
+
+
+def answers(dist, targets, direction, other):
+    """The values of one row, and derivatives in parameters and target."""
+
+    def slopes(function):
+        gradient = jax.grad(lambda d, y: jnp.sum(function(d, y)), argnums=(0, 1))
+        return jax.tree.leaves(gradient(dist, targets))
+
+    slopes_of_both = slopes(lambda d, y: d.nll(y)) + slopes(lambda d, y: d.cdf(y))
+    return values(dist, targets, direction, other) | {"gradients": slopes_of_both}
 
 
 _compiled = jax.jit(jax.vmap(answers), compiler_options=QUICK)
@@ -200,7 +205,7 @@ def test_half_precision_is_answered_in_float32(name):
     dist = make(name, [jnp.asarray(column) for column in columns])
     narrow = jax.tree.map(lambda x: x.astype(jnp.bfloat16), dist)
     targets = jnp.ones(1, jnp.float32)
-    shapes = jax.eval_shape(jax.vmap(answers), narrow, targets, narrow, narrow)
+    shapes = jax.eval_shape(jax.vmap(values), narrow, targets, narrow, narrow)
     for key in ("nll", "cdf", "round_trip", "crps", "scores", "kl", "quadratic"):
         assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(shapes[key])), key
 

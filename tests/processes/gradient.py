@@ -1,4 +1,4 @@
-"""One of several processes that compute a Fisher8 gradient of a batch spread over all of them."""
+"""One of several processes that compute Fisher8 gradients of a batch spread over all of them."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 
-def main(address: str, count: int, index: int, path: str) -> None:
+def main(address: str, count: int, index: int, paths: list[str]) -> None:
     jax.distributed.initialize(address, num_processes=count, process_id=index)
     from tests.problem import gradient, make_problem
 
@@ -22,11 +22,15 @@ def main(address: str, count: int, index: int, path: str) -> None:
         return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
 
     params = jax.tree.map(lambda p: spread(p, replicated), params)
-    step = jax.jit(lambda params, x, y: gradient(path, params, x, y), out_shardings=replicated)
+
+    def all_gradients(params, x, y):
+        return {path: gradient(path, params, x, y) for path in paths}
+
+    step = jax.jit(all_gradients, out_shardings=replicated)
     result = step(params, spread(x, rows), spread(y, rows))
     local = jax.tree.map(lambda g: np.asarray(g.addressable_data(0)).tolist(), result)
-    print(json.dumps({"devices": jax.device_count(), "gradient": local}))
+    print(json.dumps({"devices": jax.device_count(), "gradients": local}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

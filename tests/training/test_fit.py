@@ -46,7 +46,8 @@ def test_a_plain_function_is_fitted():
     assert (record.smallest_log_variance <= record.largest_log_variance).all()
     assert abs(record.target_mean - make_data()[1].mean()) < 1e-6
     inputs, targets = make_data()
-    assert doctor(predict(fitted.params, inputs), jnp.asarray(targets), record=record) is not None
+    diagnosis = doctor(predict(fitted.params, inputs), jnp.asarray(targets), record=record)
+    assert not diagnosis, str(diagnosis)
 
 
 def test_one_bad_row_does_not_end_the_training():

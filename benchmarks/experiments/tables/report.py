@@ -6,8 +6,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.experiments.tables.figure import draw
-from benchmarks.experiments.tables.plan import CHOSEN_ON, MODELS, OURS, SPLITS
-from benchmarks.experiments.tables.ranks import RANKED, Comparison, all_of, as_far_as, compare, load
+from benchmarks.experiments.tables.plan import CHOSEN_ON, MODELS, OURS, RIVALS, SPLITS
+from benchmarks.experiments.tables.ranks import (
+    RANKED,
+    Cells,
+    Comparison,
+    all_of,
+    as_far_as,
+    compare,
+    load,
+)
 from benchmarks.experiments.uci.data import DATASETS as UCI
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
@@ -35,6 +43,7 @@ def section(store: Store) -> Section | None:
         Paragraph(_what_is_compared(every)),
         *rank_tables(found),
         *(rank_tables(compare(cells)) if len(every.models) > len(found.models) else []),
+        pair_table(cells),
         *(score_table(every, score) for score in ("nll", "crps", "rmse")),
         calibration_table(found),
         *times_tables(store),
@@ -62,6 +71,24 @@ def rank_table(found: Comparison, which: str) -> Table:
     header = ["model", *(f"{_NAMES[s]} rank" for s in RANKED)]
     header += [f"worse in {_NAMES[s]} than the estimator" for s in ("nll", "crps", "rmse")]
     return Table(f"Mean ranks over {number} of {len(SPLITS)} tables: {which}", header, rows)
+
+
+def pair_table(cells: Cells) -> Table:
+    """The estimator beside each rival alone, on all splits that both have."""
+    rows = []
+    for rival in RIVALS:
+        found = compare(cells, (OURS, rival))
+        if rival not in found.models:
+            continue
+        number = sum(found.splits)
+        wins = [_wins(found, score, rival) for score in ("nll", "crps", "rmse")]
+        lower = (found.means["nll"] @ np.array([-1, 1])).mean()
+        rows.append([MODELS[rival], str(number), *wins, f"{lower:.3f}"])
+    header = ["rival", "splits of all sets", "worse in NLL", "worse in CRPS", "worse in RMSE"]
+    caption = (
+        "Each rival beside the estimator, on all splits that both have: on how many sets it is"
+    )
+    return Table(caption, [*header, "its NLL above the estimator's, mean over the sets"], rows)
 
 
 def score_table(found: Comparison, score: str) -> Table:
@@ -120,9 +147,9 @@ def _what_is_compared(found: Comparison) -> str:
     return (
         f"{len(found.datasets)} of {len(SPLITS)} sets, {least} to {most} splits each; every figure "
         "is a mean over the splits that all its models have. NLL has its constant. Architecture, "
-        "methods, looks and held-out part of the estimator were chosen by scores on the first "
-        f"split of {', '.join(CHOSEN_ON)}; the other sets were only reported. The two dampings and "
-        "the radius had been found on all eight UCI sets before."
+        "methods, steps, patience and held-out part of the estimator were chosen by scores on the "
+        f"first two splits of {', '.join(CHOSEN_ON)}; the other sets were only reported. The first "
+        "damping and radius had been found on all eight UCI sets before."
     )
 
 
@@ -133,7 +160,10 @@ def _ours(found: Comparison) -> int:
 def _wins(found: Comparison, score: str, rival: str) -> str:
     if rival == OURS:
         return ""
-    return f"{found.wins(score, OURS, rival)} of {len(found.datasets)}"
+    number = len(found.datasets)
+    better, worse = (found.wins(score, *pair) for pair in ((OURS, rival), (rival, OURS)))
+    equal = number - better - worse
+    return f"{better} of {number}" + (f", {equal} equal" if equal else "")
 
 
 def _marked(name: str) -> str:
