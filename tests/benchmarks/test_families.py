@@ -81,10 +81,12 @@ def test_networks_start_where_the_problem_says():
 
 
 def test_the_docs_show_the_stored_table():
-    table, below, *_ = section(Store()).blocks
+    table, below, recipes, *counts_below = section(Store()).blocks
     page = (DOCS / "families.md").read_text()
     lines = table_lines(table)
     assert all(line in page for line in [lines[0], *lines[2:], below.text])
+    assert all(line in page for line in table_lines(recipes))
+    assert all(words.text in page for words in counts_below)
     names = [row[0] for row in table.rows]
     assert names == [name for name in PROBLEMS if name in names]
     assert len(names) >= 14
