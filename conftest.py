@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 
 _MAPS = pathlib.Path("/proc/self/maps")
-_MANY_MAPS = 40_000  # Linux allows a process 65,530; one file of tests makes some thousands
+_MANY_MAPS = 25_000  # Linux allows a process 65,530; one file of tests makes some thousands
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
