@@ -104,6 +104,8 @@ def _seeds(row: Row) -> str:
 def _training(row: Row) -> str:
     if row.epochs == 0:
         return "none"
+    if row.method.endswith("_recipe"):
+        return f"{row.epochs} epochs, as it comes"
     rate = "radius" if row.method.endswith("_radius") else f"{row.learning_rate:.2g}"
     return f"{row.epochs} epochs, {rate} {row.schedule}"
 
