@@ -28,7 +28,7 @@ STEPS, GLOBAL_BATCH, FEATURES = 30, 64, 4
 def predict(params, inputs):
     """A dense network; parameters are copied to every device, rows are spread."""
     hidden = jax.nn.silu(inputs @ params["w1"] + params["b1"])
-    mean, log_variance = jnp.moveaxis(hidden @ params["w2"], -1, 0)
+    mean, log_variance = jnp.moveaxis(hidden @ params["w2"] + params["b2"], -1, 0)
     return Gaussian(mean, log_variance)
 
 
@@ -76,6 +76,7 @@ def initial_params(mesh: Mesh):
         "w1": rng.normal(size=(FEATURES, 16)).astype(np.float32),
         "b1": np.zeros((1, 16), np.float32),
         "w2": 0.1 * rng.normal(size=(16, 2)).astype(np.float32),
+        "b2": np.zeros((1, 2), np.float32),
     }
     return jax.device_put(params, NamedSharding(mesh, P()))
 

@@ -3,7 +3,8 @@
 Let a unit sum `n` activations with a mean well above zero, as those of a ReLU layer. Weights that
 move by `d` in directions of their own change the sum by about `d * sqrt(n)`. If all move by `d`
 together, it changes by `d * n`, for every input alike: the unit is dead or never rests again after
-a few such steps. The bias can do the same without the danger.
+a few such steps. The bias can do the same without the danger; a layer without one learns its level
+more slowly.
 
 So the common part of a move is divided by `sqrt(n)`, which makes both equally strong.
 """

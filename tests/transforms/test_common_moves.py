@@ -67,7 +67,7 @@ def test_it_stands_in_the_recipe_before_the_radius_and_only_with_a_bound():
         return optimizer.update(gradients, optimizer.init(params), params, predict=predict)[0]
 
     nadam = optax.nadam(1.0, b1=0.9, b2=0.99)
-    radius = scale_by_kl_radius(0.3, max_change=0.2)
+    radius = scale_by_kl_radius(0.3, max_change=0.3)
     by_hand = first_step(optax.chain(nadam, shorten_common_moves(), radius))
     same = functools.partial(np.testing.assert_allclose, rtol=1e-6)
     jax.tree.map(same, first_step(fisher8_optimizer(10)), by_hand)
