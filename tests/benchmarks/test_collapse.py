@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.experiments.collapse import data
 from benchmarks.experiments.collapse.jobs import run_job
-from benchmarks.experiments.collapse.optimizers import OPTIMIZERS, _bounded
+from benchmarks.experiments.collapse.optimizers import OPTIMIZERS, _short
 from benchmarks.experiments.collapse.plan import (
     GROUPS,
     METHODS,
@@ -147,7 +147,7 @@ def test_the_variants_lead_to_the_default():
         return optimizer.update(gradients, optimizer.init(params), params, predict=predict)[0]
 
     same = functools.partial(np.testing.assert_allclose, rtol=1e-6)
-    bounded = first_step(_bounded(0.3, protect_units=True))
+    bounded = first_step(_short(0.3))
     jax.tree.map(same, first_step(OPTIMIZERS["default"]), bounded)
     other = first_step(OPTIMIZERS["short_0.2"])
     # The bound is what is reached at the first step.

@@ -39,13 +39,14 @@ def _radius_alone(steps: Array) -> Optimizer:
     return fisher8_optimizer(steps, second_moment=None, max_change=None)
 
 
-def _bounded(largest: float, *, protect_units: bool) -> Make:
-    """The recipe with another bound, its common moves shortened or not."""
+def _bounded(largest: float) -> Make:
+    """Second moments and another bound; hidden units are not protected from common moves."""
+    return lambda steps: descend_within(_radius(steps, largest), 0.9, 0.99)
 
-    def make(steps: Array) -> Optimizer:
-        return descend_within(_radius(steps, largest), 0.9, 0.99, protect_units=protect_units)
 
-    return make
+def _short(largest: float) -> Make:
+    """The recipe with another bound."""
+    return lambda steps: fisher8_optimizer(steps, max_change=_change(largest))
 
 
 def _without_common_moves(steps: Array) -> Optimizer:
@@ -64,7 +65,11 @@ def _radius(steps: Array, largest: float) -> Optimizer:
     def max_kl(count: Array) -> Array:
         return default_max_kl(steps) * jnp.maximum(1 - count / steps, 0) ** 2
 
-    return scale_by_kl_radius(max_kl, max_change=lambda count: largest / (1 + count) ** 0.5)
+    return scale_by_kl_radius(max_kl, max_change=_change(largest))
+
+
+def _change(largest: float) -> optax.Schedule:
+    return lambda count: largest / (1 + count) ** 0.5
 
 
 OPTIMIZERS: dict[str, Make] = {
@@ -75,11 +80,11 @@ OPTIMIZERS: dict[str, Make] = {
     "adam_0.01": _falling_adam(0.01),
     "adam_0.03": _falling_adam(0.03),
     "radius_alone": _radius_alone,
-    "bound_0.1": _bounded(0.1, protect_units=False),
-    "bound_0.2": _bounded(0.2, protect_units=False),
+    "bound_0.1": _bounded(0.1),
+    "bound_0.2": _bounded(0.2),
     "removed": _without_common_moves,
-    "short_0.2": _bounded(0.2, protect_units=True),
+    "short_0.2": _short(0.2),
     "default": fisher8_optimizer,
-    "short_0.5": _bounded(0.5, protect_units=True),
-    "short_1": _bounded(1.0, protect_units=True),
+    "short_0.5": _short(0.5),
+    "short_1": _short(1.0),
 }
