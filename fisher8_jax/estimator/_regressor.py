@@ -66,19 +66,21 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             whose support fits the targets and keeps the one with the lowest held-out NLL.
         methods: how members are trained, one or several of 'network' (the natural gradient of the
             whole network), 'network_damped' (the same with more damping), 'network_brisk' and
-            'network_bold' (and with longer steps), 'adam_nll_calm', 'adam_nll_fast' and
-            'adam_nll_bold' (Adam on the plain NLL with rates of 0.003, 0.01 and 0.03), 'adam_nll'
-            (0.001), 'adam' (Fisher8 with Adam) and 'radius' (Fisher8 with momentum and a KL
-            radius). Of several the one with the lowest held-out NLL is kept, and the members of
-            others that are about as good. 'auto' tries 'network', 'network_brisk' and
-            'network_bold'; from 600 rows on the last two and Adam at the first three rates; from
-            4,000 rows on 'network_damped' and the same of Adam.
+            'network_bold' (and with longer steps), 'network_factored' (damped by second moments),
+            'adam_nll_calm', 'adam_nll_fast', 'adam_nll_brisk' and 'adam_nll_bold' (Adam on the
+            plain NLL with rates of 0.003, 0.01, 0.015 and 0.03), 'adam_nll' (0.001), 'adam'
+            (Fisher8 with Adam) and 'radius' (Fisher8 with momentum and a KL radius). Of several the
+            one with the lowest held-out NLL is kept, and the members of others that are about as
+            good. 'auto' tries 'network', 'network_brisk' and 'network_bold'; from 600 rows on the
+            last two and Adam on the NLL at 0.003, 0.01 and 0.03; from 4,000 rows on
+            'network_damped', 'adam' and Adam on the NLL at the first three rates, from 16,000 rows
+            on without 'network_damped'.
         n_members: networks trained by each method.
         hidden_layer_sizes: the widths of the hidden layers.
         max_kl: how far the longest step moves the predictions, in nats; None for the choice of each
             method. Has no part in 'adam'.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
-        batch_size: rows per step.
+        batch_size: rows per step, or 'auto' for 32, and 64 from 4,000 rows on.
         validation_fraction: the part of the rows that each member holds out, at most 2,000 rows.
         patience: training stops after this fraction of `max_steps` without a better held-out NLL,
             and sooner if the best came early; 1 or more makes all steps.
@@ -121,7 +123,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         hidden_layer_sizes: Any = (32, 32, 32),
         max_kl: float | None = None,
         max_steps: Any = "auto",
-        batch_size: int = 32,
+        batch_size: Any = "auto",
         validation_fraction: float = 0.1,
         patience: float = 0.3,
         random_state: Any = None,

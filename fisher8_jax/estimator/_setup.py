@@ -19,10 +19,13 @@ _LOOKS, _MOST_HELD_OUT = 50, 2000
 # need them; training on others stops long before.
 _PASSES, _FEWEST_STEPS, _MOST_STEPS = 200, 5000, 16_000
 
+# Rows per step that 'auto' means, from so many rows on.
+_BATCH_BY_ROWS = {0: 32, 4000: 64}
+
 
 def check_setup(estimator: Any, rows: int) -> Setup:
     """The checked hyper-parameters of an estimator for so many rows."""
-    batch = check_count("batch_size", estimator.batch_size)
+    batch = _check_batch(estimator.batch_size, rows)
     size, patience = estimator.max_kl, check_setting("patience", estimator.patience, above=0)
     fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
     return Setup(
@@ -42,6 +45,14 @@ def check_setup(estimator: Any, rows: int) -> Setup:
         show_progress=bool(estimator.show_progress),
         checkpoint_dir=check_folder(estimator.checkpoint_dir, estimator.random_state),
     )
+
+
+def _check_batch(size: Any, rows: int) -> int:
+    if isinstance(size, str) and size == "auto":
+        return _BATCH_BY_ROWS[max(least for least in _BATCH_BY_ROWS if least <= rows)]
+    if isinstance(size, str):
+        raise ValueError(f"`batch_size` must be a positive integer or 'auto', got {size!r}.")
+    return check_count("batch_size", size)
 
 
 def _check_steps(steps: Any, rows: int, batch: int) -> int:

@@ -88,7 +88,8 @@ class Task:
             step. Ignore the factor if the transformation counts its steps itself.
         natural: loss and natural gradient of the whole network on a batch, `(params, batch,
             settings, optimizer state) -> NetworkGradient`, as `network_gradient` computes them; the
-            optimiser is told the divergence of the step. None differentiates the objective.
+            optimiser is told the divergence of the step (`step_kl`) and its second moments
+            (`moments`). None differentiates the objective.
         penalty: a scalar of the parameters that is added to the loss; None for none.
         average: how many steps the average of the parameters looks back; None keeps none.
         readouts: more scalars to write down: pairs of a name and a function of the predictions
@@ -229,13 +230,13 @@ def update(
             loss = loss + task.penalty(params)
         return loss, (dist, new_variables)
 
-    step_kl = None
+    told: dict[str, chex.ArrayTree] = {"step_kl": None}
     if task.natural is None:
         (loss, (dist, variables)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
     else:
         found = task.natural(params, batch, lane.settings, optimizer_state)
         loss, gradients, dist = found.value, found.gradient, found.curvature.dist
-        step_kl = found.step_kl
+        told = {"step_kl": found.step_kl, "moments": found.moments}
     optimizer = task.full_optimizer(lane.settings, factor)
     updates, optimizer_state = optimizer.update(
         gradients,
@@ -243,7 +244,7 @@ def update(
         params,
         predict=lambda p: predict(p)[0],
         where=batch.where,
-        step_kl=step_kl,
+        **told,
     )
     params = optax.apply_updates(params, updates)
     readouts = {name: readout(dist, optimizer_state) for name, readout in task.readouts}

@@ -194,6 +194,7 @@ def test_constant_targets_are_predicted():
         ({"max_kl": -1.0}, "`max_kl` must be positive, got -1.0"),
         ({"max_steps": "many"}, "`max_steps` must be a positive integer or 'auto', got 'many'"),
         ({"batch_size": 2.5}, "`batch_size` must be a positive integer, got 2.5"),
+        ({"batch_size": "all"}, "`batch_size` must be a positive integer or 'auto', got 'all'"),
         ({"validation_fraction": 1}, "`validation_fraction` must lie strictly between 0 and 1"),
         ({"patience": 0}, "`patience` must be positive"),
         ({"hidden_layer_sizes": 1.5}, "`hidden_layer_sizes` must be an integer or a sequence"),

@@ -7,6 +7,7 @@ from scipy import stats
 
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._methods import METHODS, check_methods
+from fisher8_jax.estimator._setup import check_setup
 from fisher8_jax.estimator._training import Candidate, best_candidate
 from fisher8_jax.families import Gamma
 from fisher8_jax.training._looks import _score, _take_look
@@ -244,13 +245,21 @@ def test_by_default_few_rows_are_learned_by_one_program():
 
 
 def test_what_is_tried_depends_on_the_number_of_rows():
-    tried = {rows: tuple(check_methods("auto", rows)) for rows in (2, 599, 600, 3999, 4000, 10**6)}
+    bounds = ((2, 599), (600, 3999), (4000, 15_999), (16_000, 10**6))
+    tried = {rows: tuple(check_methods("auto", rows)) for pair in bounds for rows in pair}
     rules = {rows: {METHODS[name].rule for name in names} for rows, names in tried.items()}
-    for least, most in ((2, 599), (600, 3999), (4000, 10**6)):
+    for least, most in bounds:
         assert tried[least] == tried[most]
     assert rules[599] == {"network"}
-    assert rules[600] == rules[4000] == {"network", "adam_nll"}
-    assert len(set(tried.values())) == 3
+    assert rules[600] == {"network", "adam_nll"}
+    assert rules[4000] == {"network", "adam", "adam_nll"}
+    assert rules[16_000] == {"adam", "adam_nll"}
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(2, 32), (3999, 32), (4000, 64), (10**6, 64)])
+def test_batches_depend_on_the_number_of_rows(rows, batch):
+    assert check_setup(Fisher8Regressor(), rows).plan.batch_size == batch
+    assert check_setup(Fisher8Regressor(batch_size=7), rows).plan.batch_size == 7
 
 
 def test_methods_of_two_rules_share_the_programs_of_their_looks():

@@ -48,6 +48,7 @@ def fit_first_order(split: Split, seed: int) -> Predict:
         "n_members": 5,
         "hidden_layer_sizes": (50, 50),
         "validation_fraction": 0.2,
+        "batch_size": 32,
     }
     return fit_fisher8(split, seed, **settings)
 
