@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from benchmarks.machinery.console import progress
-from benchmarks.machinery.document import Paragraph, Section, Table, print_blocks
+from benchmarks.machinery.document import Paragraph, Section, Table, print_section
 from benchmarks.machinery.provenance import machine, provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 
@@ -46,9 +46,7 @@ def run(args: argparse.Namespace) -> int:
         result = {"seconds": measure(), "machine": machine()}
         origin = provenance("python -m benchmarks estimator_speed")
         store.write(CELL, spec={"columns": COLUMNS}, result=result, provenance=origin)
-    found = section(store)
-    print_blocks(found.blocks if found else [])
-    return 0
+    return print_section(section(store))
 
 
 def measure() -> dict[str, float]:

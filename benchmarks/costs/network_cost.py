@@ -23,7 +23,7 @@ from jax import Array
 
 from benchmarks.costs.overhead import apply_dense, dense, small_cnn, small_mlp
 from benchmarks.machinery.console import progress
-from benchmarks.machinery.document import Figure, Paragraph, Section, Table, print_blocks
+from benchmarks.machinery.document import Figure, Paragraph, Section, Table, print_section
 from benchmarks.machinery.figures import to_png
 from benchmarks.machinery.provenance import machine, provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
@@ -87,9 +87,7 @@ def run(args: argparse.Namespace) -> int:
     command = f"python -m benchmarks network_cost --rounds {args.rounds} --seed {args.seed}"
     spec = {"rounds": args.rounds, "seed": args.seed, "damping": DAMPING}
     store.write(CELL, spec=spec, result=result, provenance=provenance(command))
-    found = section(store)
-    print_blocks(found.blocks if found else [])
-    return 0
+    return print_section(section(store))
 
 
 def three_networks(rng: np.random.Generator) -> list[Case]:

@@ -24,7 +24,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from benchmarks.costs.scale_out_programs import read_collectives
 from benchmarks.machinery.console import progress
-from benchmarks.machinery.document import Paragraph, Section, Table, print_blocks
+from benchmarks.machinery.document import Paragraph, Section, Table, print_section
 from benchmarks.machinery.provenance import machine, provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from fisher8_jax import Gaussian, fisher8, fisher8_nll
@@ -68,9 +68,7 @@ def run(args: argparse.Namespace) -> int:
     spec = {"rounds": args.rounds, "seed": args.seed}
     command = f"python -m benchmarks overhead --rounds {args.rounds} --seed {args.seed}"
     store.write("overhead/cpu", spec=spec, result=result, provenance=provenance(command))
-    found = section(store)
-    print_blocks(found.blocks if found else [])
-    return 0
+    return print_section(section(store))
 
 
 def dense(rng: np.random.Generator, *widths: int) -> list[dict[str, Array]]:

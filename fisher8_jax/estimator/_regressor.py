@@ -40,6 +40,7 @@ from fisher8_jax.estimator._prediction import (
 )
 from fisher8_jax.estimator._saving import load_estimator, write_estimator
 from fisher8_jax.estimator._setup import check_setup
+from fisher8_jax.estimator._shrinking import scale_variances, variance_factor
 from fisher8_jax.estimator._training import (
     Rows,
     best_candidate,
@@ -84,6 +85,9 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         validation_fraction: the part of the rows that each member holds out, at most 2,000 rows.
         patience: training stops after this fraction of `max_steps` without a better held-out NLL,
             and sooner if the best came early; 1 or more makes all steps.
+        shrink_variance: True multiplies the members' variances by `variance_factor_`, so that what
+            they disagree about is not counted twice; False leaves the plain mixture of a deep
+            ensemble. Has a part in the Gaussian only.
         random_state: an integer for the same result every time.
         show_progress: True draws a progress bar, if the output is a terminal or a notebook and rich
             is installed.
@@ -100,6 +104,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         n_iter_: gradient steps of the ensemble that was kept.
         held_out_nll_: each member's best held-out NLL, in the units of the data.
         candidates_: the mean held-out NLL of every pair of likelihood and method that was tried.
+        variance_factor_: what the members' variances were multiplied by, one number per target.
         scaler_: the `TargetScaler` of the targets.
 
     Example:
@@ -126,6 +131,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         batch_size: Any = "auto",
         validation_fraction: float = 0.1,
         patience: float = 0.3,
+        shrink_variance: bool = True,
         random_state: Any = None,
         show_progress: bool = True,
         checkpoint_dir: Any = None,
@@ -139,6 +145,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         self.batch_size = batch_size
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.shrink_variance = shrink_variance
         self.random_state = random_state
         self.show_progress = show_progress
         self.checkpoint_dir = checkpoint_dir
@@ -164,7 +171,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         best = best_candidate(candidates)
         self.target_shape_ = targets.shape[1:]
         self.family_, self.method_, self.scaler_ = best.family, best.method, best.scaler
-        self.params_ = best.params
+        self._keep(best.params, rows)
         self.held_out_nll_ = best.held_out_nll
         self.candidates_ = {
             f"{one.family}, {one.method}": float(np.mean(one.held_out_nll)) for one in candidates
@@ -200,8 +207,10 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         )
         rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
         seed = check_random_state(self.random_state).randint(2**31)
-        trained = train_on(rows, network, self.scaler_, self.params_, setup, seed)
-        self.params_, steps, self.held_out_nll_ = trained
+        params = scale_variances(self.params_, 1 / self.variance_factor_)
+        params, steps, nll = train_on(rows, network, self.scaler_, params, setup, seed)
+        self._keep(params, rows)
+        self.held_out_nll_ = nll
         self.n_iter_ += steps
         return self
 
@@ -363,6 +372,16 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             ensure_min_samples=smallest,
         )
         return columns_of_array(array)
+
+    def _keep(self, params: Any, rows: Rows) -> None:
+        """Trained members, with variances that count their disagreement once."""
+        network, family = self._network(), find_likelihood(self.family_, self.family).family
+        self.variance_factor_ = np.ones(self.target_shape_)
+        if self.shrink_variance:
+            self.variance_factor_ = variance_factor(
+                network, family, params, rows.inputs, rows.weights
+            )
+        self.params_ = scale_variances(params, self.variance_factor_)
 
     def _moments_of(self, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation for columns that are checked already."""

@@ -30,6 +30,9 @@ def check_restored(estimator: Any) -> None:
     _check_array("scaler/scale", estimator.scaler_.scale, shape)
     if not np.all(np.asarray(estimator.scaler_.scale) > 0):
         raise ArtifactError("scaler/scale is not positive.")
+    _check_array("variance_factor", estimator.variance_factor_, shape)
+    if not np.all(np.asarray(estimator.variance_factor_) > 0):
+        raise ArtifactError("variance_factor is not positive.")
     held_out = np.asarray(estimator.held_out_nll_)
     if held_out.shape != (members,) or held_out.dtype.kind != "f":
         raise ArtifactError(f"held_out_nll is {_form(held_out)}, there are {members} members.")

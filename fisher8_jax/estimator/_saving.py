@@ -46,6 +46,7 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
         "layers": layers,
         "scaler": {"shift": estimator.scaler_.shift, "scale": estimator.scaler_.scale},
         "held_out_nll": estimator.held_out_nll_,
+        "variance_factor": estimator.variance_factor_,
     }
     save_artifact(path, trees, config=config)
 
@@ -66,6 +67,9 @@ def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     estimator.n_features_in_ = config["n_features"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    # Files of the first versions have members whose variances were left as they are.
+    untouched = np.ones(estimator.target_shape_)
+    estimator.variance_factor_ = trees.get("variance_factor", untouched)
     check_restored(estimator)
     return estimator
 

@@ -31,7 +31,7 @@ from benchmarks.experiments.tables.data import prepare
 from benchmarks.experiments.uci.data import default_cache_dir
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
 from benchmarks.machinery.data import add_data_argument
-from benchmarks.machinery.document import print_blocks
+from benchmarks.machinery.document import print_section
 from benchmarks.machinery.store import Store
 
 
@@ -54,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.table:
         jobs = _make_variants(args) if args.variants else make_jobs(args)
         run_missing("collapse.jobs:run_job", jobs, args, title="Collapse", work=_work)
-    found = section(Store(args.results))
-    print_blocks(found.blocks if found else [])
-    return 0
+    return print_section(section(Store(args.results)))
 
 
 def _make_variants(args: argparse.Namespace) -> list[Job]:

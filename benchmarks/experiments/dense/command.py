@@ -18,7 +18,7 @@ from benchmarks.experiments.dense.data import BLOCK, Scene, load_scene
 from benchmarks.experiments.dense.jobs import CHOSEN, LEARNING_RATES, RECIPE, run_method
 from benchmarks.experiments.dense.report import section
 from benchmarks.machinery.console import console, progress
-from benchmarks.machinery.document import print_blocks
+from benchmarks.machinery.document import print_section
 from benchmarks.machinery.provenance import machine, provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from fisher8_jax import Gaussian
@@ -51,11 +51,10 @@ def run(args: argparse.Namespace) -> int:
             wanted = spec(args, method, seed)
             store.write(cell(method, seed), spec=wanted, result=result, provenance=origin)
             advance(1)
-    found = section(store)
-    print_blocks(found.blocks if found else [])
+    code = print_section(section(store))
     if args.picture is not None:
         _draw(load_scene(args.seeds[-1]), predictions, rows[-len(predictions) :], args.picture)
-    return 0
+    return code
 
 
 def cell(method: str, seed: int) -> str:

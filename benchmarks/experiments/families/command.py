@@ -28,7 +28,7 @@ from benchmarks.experiments.families.plan import LADDER, RECIPES, SEEDS, Job, Re
 from benchmarks.experiments.families.problems import PROBLEMS
 from benchmarks.experiments.families.report import section
 from benchmarks.machinery.command import add_run_arguments, run_missing
-from benchmarks.machinery.document import print_blocks
+from benchmarks.machinery.document import print_section
 from benchmarks.machinery.store import Store
 
 
@@ -54,6 +54,4 @@ def run(args: argparse.Namespace) -> int:
     else:
         jobs = [Job(family, *size, args.results) for family in args.families]
         run_missing("families.jobs:run_job", jobs, args, title="Families")
-    found = section(Store(args.results))
-    print_blocks(found.blocks if found else [])
-    return 0
+    return print_section(section(Store(args.results)))

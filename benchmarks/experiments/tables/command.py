@@ -17,7 +17,7 @@ from benchmarks.experiments.tables.report import section
 from benchmarks.experiments.uci.data import default_cache_dir
 from benchmarks.machinery.command import UsageError, add_run_arguments, check_names, run_missing
 from benchmarks.machinery.data import add_data_argument
-from benchmarks.machinery.document import Section, print_blocks, to_markdown
+from benchmarks.machinery.document import Section, print_section, to_markdown
 from benchmarks.machinery.store import Store, write_atomically
 
 
@@ -46,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     found = section(Store(args.results))
     if args.docs and found:
         write_atomically(args.docs, for_docs(found).encode())
-    print_blocks(found.blocks if found else [])
-    return 0
+    return print_section(found)
 
 
 def for_docs(found: Section) -> str:

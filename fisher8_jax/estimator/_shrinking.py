@@ -1,0 +1,58 @@
+"""The members' variances without what their disagreement would count a second time.
+
+A member stops where its held-out NLL is lowest, so its variance covers its own errors on new rows,
+and with them what it and the other members disagree about. The variance of a mixture is the mean
+of the members' variances plus their disagreement: it has that part twice, and intervals are too
+wide. All variances are therefore multiplied by one factor, such that on average over the table the
+mixture is as wide as its members were. That needs no targets, so it cannot be overfitted, and far
+from the data, where the members part, the prediction still widens.
+"""
+
+import chex
+import jax
+import numpy as np
+
+from fisher8_jax import Gaussian
+from fisher8_jax.estimator._network import Network
+from fisher8_jax.estimator._prediction import in_blocks, predict_moments
+from fisher8_jax.families import Family
+
+# So many rows, evenly spaced, tell the factor; it is never smaller than the second number.
+_MOST_ROWS, _SMALLEST = 2000, 0.3
+
+
+def variance_factor(
+    network: Network,
+    family: type[Family],
+    params: chex.ArrayTree,
+    inputs: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
+    """One factor for each target; 1 for a single member, and for all families but the Gaussian.
+
+    Args:
+        network: of all members.
+        family: the likelihood.
+        params: members first.
+        inputs: encoded rows.
+        weights: of the rows.
+    """
+    if family is not Gaussian or len(params[-1]["bias"]) < 2:
+        return np.ones(network.target_shape)
+    chosen = slice(None, None, -(-len(inputs) // _MOST_ROWS))
+    rows = inputs[chosen]
+    outside = np.zeros(len(rows), np.float32)
+    _, _, noise, disagreement = in_blocks(predict_moments, network, params, rows, outside)
+    # A row on which the members have nothing in common must not speak for all others.
+    ratios = np.minimum(disagreement, noise) / np.maximum(noise, np.finfo(np.float32).tiny)
+    return np.maximum(1 - np.average(ratios, weights=weights[chosen], axis=0), _SMALLEST)
+
+
+def scale_variances(params: chex.ArrayTree, factor: np.ndarray) -> chex.ArrayTree:
+    """Members whose variances are multiplied by `factor`, one for each target."""
+    if np.all(factor == 1):
+        return params
+    params = jax.tree.map(np.array, params)
+    # The last outputs of the Gaussian are its log-variances.
+    params[-1]["bias"][:, -factor.size :] += np.log(factor).reshape(-1).astype(np.float32)
+    return params
