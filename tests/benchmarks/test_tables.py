@@ -11,11 +11,23 @@ from scipy import stats
 from benchmarks.experiments.tables import data as tables_data
 from benchmarks.experiments.tables import jobs as tables_jobs
 from benchmarks.experiments.tables import models
-from benchmarks.experiments.tables.command import for_docs, make_jobs, make_times_jobs, rounds
+from benchmarks.experiments.tables.command import (
+    KNOWN,
+    for_docs,
+    make_jobs,
+    make_times_jobs,
+    rounds,
+)
 from benchmarks.experiments.tables.figure import draw
-from benchmarks.experiments.tables.plan import CHOSEN_ON, MODELS, SPLITS, TABLES, Job
+from benchmarks.experiments.tables.plan import CHOSEN_ON, SPLITS, TABLES, Job
 from benchmarks.experiments.tables.ranks import all_of, as_far_as, compare, load
-from benchmarks.experiments.tables.report import pair_table, rank_table, score_table, section
+from benchmarks.experiments.tables.report import (
+    pair_table,
+    rank_table,
+    score_table,
+    section,
+    variant_tables,
+)
 from benchmarks.experiments.uci.data import Split
 from benchmarks.machinery.data import DataUnavailableError
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
@@ -194,6 +206,23 @@ def test_each_rival_is_compared_on_all_splits_that_both_have():
     assert [row[-1] for row in rows] == ["-1.000", "1.000"]  # 2 - 3; the mean of 2 - 1 and 1 - 0
 
 
+def test_variants_stand_beside_the_estimator_without_a_rank():
+    cells = make_cells(
+        {
+            ("yacht", "fisher8"): [1.0, 2.0, 9.0],
+            ("yacht", "plain_mixture"): [2.0, 2.0],
+            ("wine", "fisher8"): [0.0],
+            ("wine", "plain_mixture"): [-1.0],
+        }
+    )
+    assert compare(cells).models == ("fisher8",)
+    (table,) = variant_tables(cells)
+    (row,) = table.rows
+    assert row[1:3] == ["3", "1 of 2"]
+    assert row[4] == "0.500 (0.750)"  # the mean of 2 and -1, beside that of 1.5 and 0
+    assert not variant_tables(make_cells({("yacht", "fisher8"): [1.0]}))
+
+
 def test_the_stored_results_have_a_section():
     store = Store(DEFAULT_RESULTS)
     found = section(store)
@@ -202,6 +231,6 @@ def test_the_stored_results_have_a_section():
     assert page.read_text() == for_docs(found)
     for (name, model), result in load(store).items():
         assert name in SPLITS
-        assert model in MODELS
+        assert model in KNOWN
         assert len(result["rmse"]) <= SPLITS[name]
         assert all(math.isfinite(value) for value in result["nll"])

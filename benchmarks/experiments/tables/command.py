@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.experiments.tables.data import prepare
-from benchmarks.experiments.tables.plan import MODELS, SPLITS, Job, TimesJob
+from benchmarks.experiments.tables.plan import (
+    MODELS,
+    SPLITS,
+    VARIANT_SPLITS,
+    VARIANTS,
+    Job,
+    TimesJob,
+)
 from benchmarks.experiments.tables.report import section
 from benchmarks.experiments.uci.data import default_cache_dir
 from benchmarks.machinery.command import UsageError, add_run_arguments, check_names, run_missing
@@ -20,11 +27,13 @@ from benchmarks.machinery.data import add_data_argument
 from benchmarks.machinery.document import Section, print_section, to_markdown
 from benchmarks.machinery.store import Store, write_atomically
 
+KNOWN = (*MODELS, *VARIANTS)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The choice of cells, and where things are."""
     add_data_argument(parser)
-    parser.add_argument("--models", nargs="+", default=["all"], help=", ".join(MODELS))
+    parser.add_argument("--models", nargs="+", default=["all"], help=", ".join(KNOWN))
     parser.add_argument("--datasets", nargs="+", default=["all"], help=", ".join(SPLITS))
     parser.add_argument("--splits", type=int, default=max(SPLITS.values()), help="at most so many")
     parser.add_argument("--seed", type=int, default=0)
@@ -58,12 +67,14 @@ def for_docs(found: Section) -> str:
 def make_jobs(args: argparse.Namespace) -> list[Job]:
     """One job for each model and set, with all its splits."""
     datasets = check_names("datasets", args.datasets, tuple(SPLITS))
-    models = check_names("models", args.models, tuple(MODELS))
+    models = check_names("models", args.models, KNOWN)
     if args.splits < 1:
         raise UsageError(f"`--splits` must be positive, got {args.splits}.")
     paths = prepare(datasets, args.data_dir, args.cache_dir or default_cache_dir())
+    few = min(args.splits, VARIANT_SPLITS)
+    most = {model: few if model in VARIANTS else args.splits for model in models}
     return [
-        Job(model, name, min(args.splits, SPLITS[name]), args.seed, paths[name], args.results)
+        Job(model, name, min(most[model], SPLITS[name]), args.seed, paths[name], args.results)
         for model in models
         for name in datasets
     ]

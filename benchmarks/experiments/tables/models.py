@@ -17,6 +17,8 @@ from fisher8_jax.families import Predictive
 Predict = Callable[[np.ndarray], Predictive]
 Fit = Callable[[Split, int], Predict]
 
+DEEP_ENSEMBLE = ("adam_nll", "adam_nll_fast")
+
 # A boosted variance may not be less than this part of the mean squared error of other folds: on
 # sets with hardly any noise single leaves would fall to 0, and the NLL would be infinite.
 _SMALLEST_VARIANCE = 1e-2
@@ -41,8 +43,17 @@ def fit_deep_ensemble(split: Split, seed: int) -> Predict:
 
     The prediction is the members' plain mixture, as is usual.
     """
-    methods = ("adam_nll", "adam_nll_fast")
-    return fit_fisher8(split, seed, methods=methods, shrink_variance=False)
+    return fit_fisher8(split, seed, methods=DEEP_ENSEMBLE, shrink_variance=False)
+
+
+def fit_plain_mixture(split: Split, seed: int) -> Predict:
+    """The estimator without the factor of the members' variances."""
+    return fit_fisher8(split, seed, shrink_variance=False)
+
+
+def fit_shrunk_ensemble(split: Split, seed: int) -> Predict:
+    """The deep ensemble with that factor."""
+    return fit_fisher8(split, seed, methods=DEEP_ENSEMBLE)
 
 
 def fit_first_order(split: Split, seed: int) -> Predict:
@@ -147,4 +158,6 @@ FIT: dict[str, Fit] = {
     "deep_ensemble": fit_deep_ensemble,
     "first_order": fit_first_order,
     "ngboost": fit_ngboost,
+    "plain_mixture": fit_plain_mixture,
+    "shrunk_ensemble": fit_shrunk_ensemble,
 }

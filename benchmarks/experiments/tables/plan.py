@@ -18,6 +18,13 @@ MODELS = {
 OURS = "fisher8"
 RIVALS = tuple(model for model in MODELS if model != OURS)
 
+# What a part of the estimator is good for; these have no rank, and only a few splits are run.
+VARIANTS = {
+    "plain_mixture": "the estimator, plain mixture",
+    "shrunk_ensemble": "deep ensemble, shrunk variance",
+}
+VARIANT_SPLITS = 3
+
 # Published splits below `tables` in the data folder; the largest have three that are used.
 TABLES = {
     "concreteslump": 10,

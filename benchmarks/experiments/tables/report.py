@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.experiments.tables.figure import draw
-from benchmarks.experiments.tables.plan import CHOSEN_ON, MODELS, OURS, RIVALS, SPLITS
+from benchmarks.experiments.tables.plan import (
+    CHOSEN_ON,
+    MODELS,
+    OURS,
+    RIVALS,
+    SPLITS,
+    VARIANTS,
+)
 from benchmarks.experiments.tables.ranks import (
     RANKED,
     Cells,
@@ -46,6 +53,7 @@ def section(store: Store) -> Section | None:
         pair_table(cells),
         *(score_table(every, score) for score in ("nll", "crps", "rmse")),
         calibration_table(found),
+        *variant_tables(cells),
         *times_tables(store),
         *published_tables(every),
         Figure("tables", lambda: draw(every), "NLL of the rivals above that of the estimator"),
@@ -115,6 +123,24 @@ def calibration_table(found: Comparison) -> Table:
     header = ["model", "coverage of 90 % intervals", "mean distance from 90 %"]
     header += ["width beside the estimator's, median", "ECE"]
     return Table("Intervals, means over the sets", header, rows)
+
+
+def variant_tables(cells: Cells) -> list[Block]:
+    """Variants beside the estimator: what its parts are good for."""
+    rows = []
+    for variant, title in VARIANTS.items():
+        found = compare(cells, (OURS, variant))
+        if variant not in found.models:
+            continue
+        wins = [_wins(found, score, variant) for score in ("nll", "crps")]
+        beside = [
+            "{1:.3f} ({0:.3f})".format(*found.means[score].mean(axis=0))
+            for score in ("nll", "coverage", "ece")
+        ]
+        rows.append([title, str(sum(found.splits)), *wins, *beside])
+    header = ["variant", "splits", "worse in NLL", "worse in CRPS", "NLL", "coverage", "ECE"]
+    caption = "Variants beside the estimator, whose means are in brackets"
+    return [Table(caption, header, rows)] if rows else []
 
 
 def times_tables(store: Store) -> list[Block]:
