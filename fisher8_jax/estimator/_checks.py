@@ -15,6 +15,13 @@ def check_setting(
     return float(value)
 
 
+def check_flag(name: str, value: bool) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"`{name}` must be True or False, got {value!r}.")
+    return bool(value)
+
+
 def check_hidden(hidden: int | Sequence[int]) -> tuple[int, ...]:
     """The widths of the hidden layers as a tuple."""
     widths = (hidden,) if isinstance(hidden, int | np.integer) else hidden

@@ -4,7 +4,7 @@ from typing import Any
 
 from fisher8_jax._checks import check_count
 from fisher8_jax.estimator._checkpoints import check_folder
-from fisher8_jax.estimator._checks import check_hidden, check_setting
+from fisher8_jax.estimator._checks import check_flag, check_hidden, check_setting
 from fisher8_jax.estimator._methods import check_methods
 from fisher8_jax.estimator._training import Setup
 from fisher8_jax.training import Plan
@@ -28,6 +28,7 @@ def check_setup(estimator: Any, rows: int) -> Setup:
     batch = _check_batch(estimator.batch_size, rows)
     size, patience = estimator.max_kl, check_setting("patience", estimator.patience, above=0)
     fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
+    check_flag("shrink_variance", estimator.shrink_variance)
     return Setup(
         members=check_count("n_members", estimator.n_members),
         hidden=check_hidden(estimator.hidden_layer_sizes),
@@ -42,7 +43,7 @@ def check_setup(estimator: Any, rows: int) -> Setup:
             average=_AVERAGED_STEPS,
             eager=patience < 1,  # who gives more wants all steps
         ),
-        show_progress=bool(estimator.show_progress),
+        show_progress=check_flag("show_progress", estimator.show_progress),
         checkpoint_dir=check_folder(estimator.checkpoint_dir, estimator.random_state),
     )
 

@@ -196,6 +196,8 @@ def test_constant_targets_are_predicted():
         ({"batch_size": 2.5}, "`batch_size` must be a positive integer, got 2.5"),
         ({"batch_size": "all"}, "`batch_size` must be a positive integer or 'auto', got 'all'"),
         ({"validation_fraction": 1}, "`validation_fraction` must lie strictly between 0 and 1"),
+        ({"shrink_variance": "no"}, "`shrink_variance` must be True or False, got 'no'"),
+        ({"show_progress": 2}, "`show_progress` must be True or False, got 2"),
         ({"patience": 0}, "`patience` must be positive"),
         ({"hidden_layer_sizes": 1.5}, "`hidden_layer_sizes` must be an integer or a sequence"),
         ({"hidden_layer_sizes": (8, 0)}, "`hidden_layer_sizes` must be a positive integer"),
