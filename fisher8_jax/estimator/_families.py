@@ -40,12 +40,15 @@ class Likelihood(NamedTuple):
             mean, 'turned' on angles from their mean direction, 'own' on the targets themselves.
         start: the first value of a raw output from the mean of the targets, by its name.
         automatic: whether `family='auto'` tries it where its support fits.
+        width: the raw output that sets the variance alone, and how much it grows where the
+            logarithm of the variance grows by 1; None where the variance is left as it is.
     """
 
     family: type[Family]
     units: Units
     start: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = ()
     automatic: bool = True
+    width: tuple[str, float] | None = None
 
 
 def _log(mean: np.ndarray) -> np.ndarray:
@@ -58,10 +61,10 @@ def _logit(mean: np.ndarray) -> np.ndarray:
 
 
 LIKELIHOODS = {
-    "gaussian": Likelihood(Gaussian, "standard"),
-    "student_t": Likelihood(StudentT, "standard"),
+    "gaussian": Likelihood(Gaussian, "standard", width=("log_variance", 1.0)),
+    "student_t": Likelihood(StudentT, "standard", width=("log_scale", 0.5)),
     "student_t_learned_df": Likelihood(StudentTLearnedDf, "standard", automatic=False),
-    "laplace": Likelihood(Laplace, "standard"),
+    "laplace": Likelihood(Laplace, "standard", width=("log_scale", 0.5)),
     "log_normal": Likelihood(LogNormal, "scaled"),
     "gamma": Likelihood(Gamma, "scaled"),
     "weibull": Likelihood(Weibull, "scaled", automatic=False),

@@ -87,7 +87,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             and sooner if the best came early; 1 or more makes all steps.
         shrink_variance: True multiplies the members' variances by `variance_factor_`, so that what
             they disagree about is not counted twice; False leaves the plain mixture of a deep
-            ensemble. Has a part in the Gaussian only.
+            ensemble. Has a part in 'gaussian', 'student_t' and 'laplace'.
         random_state: an integer for the same result every time.
         show_progress: True draws a progress bar, if the output is a terminal or a notebook and rich
             is installed.
@@ -198,16 +198,15 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             return self.fit(X, y, sample_weight)
         columns, targets, is_present, weights = self._present(X, y, sample_weight, reset=False)
         self._check_target_shape(targets)
-        network = self._network()
-        family = find_likelihood(self.family_, self.family).family
-        check_support(self.family_, family, targets[is_present])
+        network, likelihood = self._network(), find_likelihood(self.family_, self.family)
+        check_support(self.family_, likelihood.family, targets[is_present])
         name = self.method_.split(" + ")[0]
         setup = check_setup(self, len(targets))._replace(
             members=len(self.held_out_nll_), methods=check_methods(name, len(targets))
         )
         rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
         seed = check_random_state(self.random_state).randint(2**31)
-        params = scale_variances(self.params_, 1 / self.variance_factor_)
+        params = scale_variances(network, likelihood, self.params_, 1 / self.variance_factor_)
         params, steps, nll = train_on(rows, network, self.scaler_, params, setup, seed)
         self._keep(params, rows)
         self.held_out_nll_ = nll
@@ -375,13 +374,12 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
 
     def _keep(self, params: Any, rows: Rows) -> None:
         """Trained members, with variances that count their disagreement once."""
-        network, family = self._network(), find_likelihood(self.family_, self.family).family
-        self.variance_factor_ = np.ones(self.target_shape_)
+        network, likelihood = self._network(), find_likelihood(self.family_, self.family)
+        factor = np.ones(self.target_shape_)
         if self.shrink_variance:
-            self.variance_factor_ = variance_factor(
-                network, family, params, rows.inputs, rows.weights
-            )
-        self.params_ = scale_variances(params, self.variance_factor_)
+            factor = variance_factor(network, likelihood, params, rows.inputs, rows.weights)
+        self.params_ = scale_variances(network, likelihood, params, factor)
+        self.variance_factor_ = factor
 
     def _moments_of(self, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation for columns that are checked already."""

@@ -8,14 +8,15 @@ mixture is as wide as its members were. That needs no targets, so it cannot be o
 from the data, where the members part, the prediction still widens.
 """
 
+import math
+
 import chex
 import jax
 import numpy as np
 
-from fisher8_jax import Gaussian
+from fisher8_jax.estimator._families import Likelihood
 from fisher8_jax.estimator._network import Network
 from fisher8_jax.estimator._prediction import in_blocks, predict_moments
-from fisher8_jax.families import Family
 
 # So many rows, evenly spaced, tell the factor; it is never smaller than the second number.
 _MOST_ROWS, _SMALLEST = 2000, 0.3
@@ -23,21 +24,21 @@ _MOST_ROWS, _SMALLEST = 2000, 0.3
 
 def variance_factor(
     network: Network,
-    family: type[Family],
+    likelihood: Likelihood,
     params: chex.ArrayTree,
     inputs: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """One factor for each target; 1 for a single member, and for all families but the Gaussian.
+    """One factor for each target; 1 for a single member, and for likelihoods without a `width`.
 
     Args:
         network: of all members.
-        family: the likelihood.
+        likelihood: what they predict.
         params: members first.
         inputs: encoded rows.
         weights: of the rows.
     """
-    if family is not Gaussian or len(params[-1]["bias"]) < 2:
+    if likelihood.width is None or len(params[-1]["bias"]) < 2:
         return np.ones(network.target_shape)
     chosen = slice(None, None, -(-len(inputs) // _MOST_ROWS))
     rows = inputs[chosen]
@@ -48,11 +49,16 @@ def variance_factor(
     return np.maximum(1 - np.average(ratios, weights=weights[chosen], axis=0), _SMALLEST)
 
 
-def scale_variances(params: chex.ArrayTree, factor: np.ndarray) -> chex.ArrayTree:
+def scale_variances(
+    network: Network, likelihood: Likelihood, params: chex.ArrayTree, factor: np.ndarray
+) -> chex.ArrayTree:
     """Members whose variances are multiplied by `factor`, one for each target."""
-    if np.all(factor == 1):
+    if likelihood.width is None or np.all(factor == 1):
         return params
+    name, slope = likelihood.width
+    size = math.prod(network.target_shape)
+    first = network.link.names.index(name) * size
     params = jax.tree.map(np.array, params)
-    # The last outputs of the Gaussian are its log-variances.
-    params[-1]["bias"][:, -factor.size :] += np.log(factor).reshape(-1).astype(np.float32)
+    shift = slope * np.log(factor).reshape(-1)
+    params[-1]["bias"][:, first : first + size] += shift.astype(np.float32)
     return params
