@@ -68,6 +68,13 @@ def predict_moments(
 
 
 @functools.partial(jax.jit, static_argnums=0)
+def predict_member(network: Network, params: chex.ArrayTree, inputs: Array) -> tuple[Array, Array]:
+    """Mean and variance of one member; the program serves ensembles of any size."""
+    dist = network.predict(params, inputs)
+    return dist.mean, dist.variance
+
+
+@functools.partial(jax.jit, static_argnums=0)
 def predict_quantiles(
     network: Network,
     params: chex.ArrayTree,

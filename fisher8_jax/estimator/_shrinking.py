@@ -14,9 +14,10 @@ import chex
 import jax
 import numpy as np
 
+from fisher8_jax.ensembles import take_member
 from fisher8_jax.estimator._families import Likelihood
 from fisher8_jax.estimator._network import Network
-from fisher8_jax.estimator._prediction import in_blocks, predict_moments
+from fisher8_jax.estimator._prediction import in_blocks, predict_member
 
 # So many rows, evenly spaced, tell the factor; it is never smaller than the second number.
 _MOST_ROWS, _SMALLEST = 2000, 0.3
@@ -42,8 +43,12 @@ def variance_factor(
         return np.ones(network.target_shape)
     chosen = slice(None, None, -(-len(inputs) // _MOST_ROWS))
     rows = inputs[chosen]
-    outside = np.zeros(len(rows), np.float32)
-    _, _, noise, disagreement = in_blocks(predict_moments, network, params, rows, outside)
+    moments = [
+        in_blocks(predict_member, network, take_member(params, member), rows)
+        for member in range(len(params[-1]["bias"]))
+    ]
+    means, variances = (np.stack(column) for column in zip(*moments, strict=True))
+    noise, disagreement = variances.mean(axis=0), means.var(axis=0)
     # A row on which the members have nothing in common must not speak for all others.
     ratios = np.minimum(disagreement, noise) / np.maximum(noise, np.finfo(np.float32).tiny)
     return np.maximum(1 - np.average(ratios, weights=weights[chosen], axis=0), _SMALLEST)
