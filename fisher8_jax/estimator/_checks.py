@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
+from jax.typing import ArrayLike
+from sklearn.utils import check_array
 
-from fisher8_jax._checks import check_count, check_number
+from fisher8_jax._checks import check_count, check_number, check_unmasked
 
 
 def check_setting(
@@ -42,3 +44,16 @@ def check_some_targets(is_present: np.ndarray) -> None:
             f"Column {column} of `y` has no target with a positive weight: all are nan or have a "
             "sample weight of 0. Leave the column out."
         )
+
+
+def check_targets(y: ArrayLike) -> np.ndarray:
+    """Targets in float64, nan where missing."""
+    check_unmasked("y", y)
+    return check_array(
+        y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
+    )
+
+
+def as_targets(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Row weights with as many axes as the targets."""
+    return weights.reshape(-1, *(1,) * (targets.ndim - 1))

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fisher8_jax.artifacts import TargetScaler
+from fisher8_jax.estimator._checks import as_targets
 from fisher8_jax.families import (
     Bernoulli,
     Beta,
@@ -126,7 +127,7 @@ def fit_units(
     one, zero = np.ones(targets.shape[1:]), np.zeros(targets.shape[1:])
     if units == "own":
         return TargetScaler(zero, one)
-    weights = np.where(where, weights.reshape(-1, *(1,) * (targets.ndim - 1)), 0.0)
+    weights = np.where(where, as_targets(weights, targets), 0.0)
     if units == "turned":
         angles = np.where(where, targets, 0.0)
         sine, cosine = (np.sum(weights * part, axis=0) for part in (np.sin(angles), np.cos(angles)))

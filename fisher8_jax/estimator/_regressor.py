@@ -8,15 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fisher8_jax._checks import check_unmasked
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._checks import (
+    as_targets,
     check_hidden,
     check_setting,
     check_some_targets,
+    check_targets,
 )
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._display import ShowsResults
@@ -279,7 +281,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             One value per target, in the units of the data and with its constant.
         """
         inputs, outside = self._check_inputs(X)
-        targets = _check_targets(y)
+        targets = check_targets(y)
         check_consistent_length(inputs, targets)
         self._check_target_shape(targets)
         scaled = ((targets - self.scaler_.shift) / self.scaler_.scale).astype(np.float32)
@@ -317,7 +319,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         Rows without a target or without weight are left out.
         """
         columns, targets, weights = self._check_data(X, y, sample_weight, reset=reset)
-        is_present = ~np.isnan(targets) & (_in_front(weights, targets) > 0)
+        is_present = ~np.isnan(targets) & (as_targets(weights, targets) > 0)
         check_some_targets(is_present)
         kept = is_present.reshape(len(targets), -1).any(axis=1)
         columns = [column._replace(values=column.values[kept]) for column in columns]
@@ -339,7 +341,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         columns = self._columns(X, reset=reset)
-        targets = _check_targets(y)
+        targets = check_targets(y)
         check_consistent_length(columns[0].values, targets)
         check_unmasked("sample_weight", sample_weight)
         weights = _check_sample_weight(
@@ -375,11 +377,10 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
     def _keep(self, params: Any, rows: Rows) -> None:
         """Trained members, with variances that count their disagreement once."""
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
-        factor = np.ones(self.target_shape_)
+        self.variance_factor_ = np.ones(self.target_shape_)
         if self.shrink_variance:
-            factor = variance_factor(network, likelihood, params, rows.inputs, rows.weights)
-        self.params_ = scale_variances(network, likelihood, params, factor)
-        self.variance_factor_ = factor
+            self.variance_factor_ = variance_factor(network, likelihood, params, rows)
+        self.params_ = scale_variances(network, likelihood, params, self.variance_factor_)
 
     def _moments_of(self, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation for columns that are checked already."""
@@ -397,15 +398,3 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
 
     def _to_units(self, values: np.ndarray) -> np.ndarray:
         return values * np.asarray(self.scaler_.scale) + np.asarray(self.scaler_.shift)
-
-
-def _check_targets(y: ArrayLike) -> np.ndarray:
-    check_unmasked("y", y)
-    return check_array(
-        y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
-    )
-
-
-def _in_front(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Row weights with as many axes as the targets."""
-    return weights.reshape(-1, *(1,) * (targets.ndim - 1))

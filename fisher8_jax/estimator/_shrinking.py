@@ -18,6 +18,7 @@ from fisher8_jax.ensembles import take_member
 from fisher8_jax.estimator._families import Likelihood
 from fisher8_jax.estimator._network import Network
 from fisher8_jax.estimator._prediction import in_blocks, predict_member
+from fisher8_jax.estimator._training import Rows
 
 # So many rows, evenly spaced, tell the factor; it is never smaller than the second number.
 _MOST_ROWS, _SMALLEST = 2000, 0.3
@@ -27,8 +28,7 @@ def variance_factor(
     network: Network,
     likelihood: Likelihood,
     params: chex.ArrayTree,
-    inputs: np.ndarray,
-    weights: np.ndarray,
+    rows: Rows,
 ) -> np.ndarray:
     """One factor for each target; 1 for a single member, and for likelihoods without a `width`.
 
@@ -36,22 +36,20 @@ def variance_factor(
         network: of all members.
         likelihood: what they predict.
         params: members first.
-        inputs: encoded rows.
-        weights: of the rows.
+        rows: of the table.
     """
     if likelihood.width is None or len(params[-1]["bias"]) < 2:
         return np.ones(network.target_shape)
-    chosen = slice(None, None, -(-len(inputs) // _MOST_ROWS))
-    rows = inputs[chosen]
+    chosen = slice(None, None, -(-len(rows.inputs) // _MOST_ROWS))
     moments = [
-        in_blocks(predict_member, network, take_member(params, member), rows)
+        in_blocks(predict_member, network, take_member(params, member), rows.inputs[chosen])
         for member in range(len(params[-1]["bias"]))
     ]
     means, variances = (np.stack(column) for column in zip(*moments, strict=True))
     noise, disagreement = variances.mean(axis=0), means.var(axis=0)
     # A row on which the members have nothing in common must not speak for all others.
     ratios = np.minimum(disagreement, noise) / np.maximum(noise, np.finfo(np.float32).tiny)
-    return np.maximum(1 - np.average(ratios, weights=weights[chosen], axis=0), _SMALLEST)
+    return np.maximum(1 - np.average(ratios, weights=rows.weights[chosen], axis=0), _SMALLEST)
 
 
 def scale_variances(

@@ -11,6 +11,7 @@ import numpy as np
 
 from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
 from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
+from fisher8_jax.estimator._checks import as_targets
 from fisher8_jax.estimator._families import Likelihood, fit_units
 from fisher8_jax.estimator._methods import Method, lane_settings, make_task
 from fisher8_jax.estimator._network import Network, link_of
@@ -193,7 +194,7 @@ def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:
 def _init_members(
     network: Network, likelihood: Likelihood, rows: Rows, members: int, seed: int
 ) -> chex.ArrayTree:
-    weights = np.where(rows.where, rows.weights.reshape(-1, *(1,) * (rows.targets.ndim - 1)), 0)
+    weights = np.where(rows.where, as_targets(rows.weights, rows.targets), 0)
     mean = np.sum(np.where(rows.where, rows.targets, 0) * weights, axis=0) / weights.sum(axis=0)
     start = {name: function(mean) for name, function in likelihood.start}
     trees = [
@@ -212,7 +213,7 @@ def _scaled_data(rows: Rows, scaler: TargetScaler) -> Data:
     where = None if rows.where.all() else rows.where
     if np.ptp(rows.weights) == 0:
         return Data(rows.inputs, scaled, where)
-    weights = rows.weights.reshape(-1, *(1,) * (targets.ndim - 1))
+    weights = as_targets(rows.weights, targets)
     weights = np.broadcast_to(weights, targets.shape).astype(np.float32)
     return Data(rows.inputs, scaled, where, weights)
 
@@ -220,8 +221,7 @@ def _scaled_data(rows: Rows, scaler: TargetScaler) -> Data:
 def _mean_log_scale(scaler: TargetScaler, rows: Rows, held_out: np.ndarray) -> np.ndarray:
     """What changes of units add to each lane's mean held-out NLL."""
     log_scale = np.broadcast_to(np.log(scaler.scale), rows.targets.shape)
-    weights = rows.weights.reshape(-1, *(1,) * (rows.targets.ndim - 1))
-    weights = np.where(rows.where, weights, 0)
+    weights = np.where(rows.where, as_targets(rows.weights, rows.targets), 0)
     axes = tuple(range(1, held_out.ndim + rows.targets.ndim - 1))
     total = np.sum(weights[held_out], axis=axes)
     return np.sum((weights * log_scale)[held_out], axis=axes) / np.where(total == 0, 1, total)
