@@ -1,12 +1,15 @@
 """Argument checks of the estimator, with the wording of its errors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from jax.typing import ArrayLike
 from sklearn.utils import check_array
 
 from fisher8_jax._checks import check_count, check_number, check_unmasked
+
+Value = TypeVar("Value")
 
 
 def check_setting(
@@ -33,6 +36,11 @@ def check_hidden(hidden: int | Sequence[int]) -> tuple[int, ...]:
         raise ValueError(
             f"`hidden_layer_sizes` must be an integer or a sequence of integers, got {hidden!r}."
         ) from None
+
+
+def from_rows_on(table: Mapping[int, Value], rows: int) -> Value:
+    """What a table holds for so many rows, each entry from its own number of rows on."""
+    return table[max(least for least in table if least <= rows)]
 
 
 def check_some_targets(is_present: np.ndarray) -> None:

@@ -14,6 +14,7 @@ import optax
 from jax import Array
 
 from fisher8_jax.curvature import NetworkGradient, SecondMoments, network_gradient
+from fisher8_jax.estimator._checks import from_rows_on
 from fisher8_jax.estimator._network import Network
 from fisher8_jax.families import Family
 from fisher8_jax.losses import make_objective
@@ -219,7 +220,7 @@ def lane_settings(method: Method, members: int, steps: int, size: float | None) 
 def check_methods(methods: Any, rows: int) -> dict[str, Method]:
     """The rows of the table that `methods` names; 'auto' depends on the number of data."""
     if isinstance(methods, str) and methods == "auto":
-        methods = _BY_ROWS[max(least for least in _BY_ROWS if least <= rows)]
+        methods = from_rows_on(_BY_ROWS, rows)
     names = (methods,) if isinstance(methods, str) else methods
     try:
         return {name: METHODS[name] for name in names}

@@ -81,7 +81,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         n_members: networks trained by each method.
         hidden_layer_sizes: the widths of the hidden layers.
         max_kl: how far the longest step moves the predictions, in nats; None for the choice of each
-            method. Has no part in 'adam'.
+            method. Has no part in the methods of Adam.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
         batch_size: rows per step, or 'auto' for 32, and 64 from 4,000 rows on.
         validation_fraction: the part of the rows that each member holds out, at most 2,000 rows.

@@ -27,12 +27,14 @@ def check_restored(estimator: Any) -> None:
     widths = _check_columns(estimator), _outputs(estimator.family_, shape)
     members = _check_layers(estimator.params_, *widths)
     _check_array("scaler/shift", estimator.scaler_.shift, shape)
-    _check_array("scaler/scale", estimator.scaler_.scale, shape)
-    if not np.all(np.asarray(estimator.scaler_.scale) > 0):
-        raise ArtifactError("scaler/scale is not positive.")
-    _check_array("variance_factor", estimator.variance_factor_, shape)
-    if not np.all(np.asarray(estimator.variance_factor_) > 0):
-        raise ArtifactError("variance_factor is not positive.")
+    factors = {
+        "scaler/scale": estimator.scaler_.scale,
+        "variance_factor": estimator.variance_factor_,
+    }
+    for name, array in factors.items():
+        _check_array(name, array, shape)
+        if not np.all(np.asarray(array) > 0):
+            raise ArtifactError(f"{name} is not positive.")
     held_out = np.asarray(estimator.held_out_nll_)
     if held_out.shape != (members,) or held_out.dtype.kind != "f":
         raise ArtifactError(f"held_out_nll is {_form(held_out)}, there are {members} members.")

@@ -4,7 +4,12 @@ from typing import Any
 
 from fisher8_jax._checks import check_count
 from fisher8_jax.estimator._checkpoints import check_folder
-from fisher8_jax.estimator._checks import check_flag, check_hidden, check_setting
+from fisher8_jax.estimator._checks import (
+    check_flag,
+    check_hidden,
+    check_setting,
+    from_rows_on,
+)
 from fisher8_jax.estimator._methods import check_methods
 from fisher8_jax.estimator._training import Setup
 from fisher8_jax.training import Plan
@@ -25,7 +30,10 @@ _BATCH_BY_ROWS = {0: 32, 4000: 64}
 
 def check_setup(estimator: Any, rows: int) -> Setup:
     """The checked hyper-parameters of an estimator for so many rows."""
-    batch = _check_batch(estimator.batch_size, rows)
+    batch = _check_count_or_auto(
+        "batch_size", estimator.batch_size, from_rows_on(_BATCH_BY_ROWS, rows)
+    )
+    automatic_steps = min(max(_FEWEST_STEPS, _PASSES * rows // batch), _MOST_STEPS)
     size, patience = estimator.max_kl, check_setting("patience", estimator.patience, above=0)
     fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
     check_flag("shrink_variance", estimator.shrink_variance)
@@ -35,7 +43,7 @@ def check_setup(estimator: Any, rows: int) -> Setup:
         methods=check_methods(estimator.methods, rows),
         size=None if size is None else check_setting("max_kl", size, above=0),
         plan=Plan(
-            steps=_check_steps(estimator.max_steps, rows, batch),
+            steps=_check_count_or_auto("max_steps", estimator.max_steps, automatic_steps),
             batch_size=batch,
             held_out=min(fraction, _MOST_HELD_OUT / rows),
             looks=_LOOKS,
@@ -48,17 +56,9 @@ def check_setup(estimator: Any, rows: int) -> Setup:
     )
 
 
-def _check_batch(size: Any, rows: int) -> int:
-    if isinstance(size, str) and size == "auto":
-        return _BATCH_BY_ROWS[max(least for least in _BATCH_BY_ROWS if least <= rows)]
-    if isinstance(size, str):
-        raise ValueError(f"`batch_size` must be a positive integer or 'auto', got {size!r}.")
-    return check_count("batch_size", size)
-
-
-def _check_steps(steps: Any, rows: int, batch: int) -> int:
-    if isinstance(steps, str) and steps == "auto":
-        return min(max(_FEWEST_STEPS, _PASSES * rows // batch), _MOST_STEPS)
-    if isinstance(steps, str):
-        raise ValueError(f"`max_steps` must be a positive integer or 'auto', got {steps!r}.")
-    return check_count("max_steps", steps)
+def _check_count_or_auto(name: str, value: Any, automatic: int) -> int:
+    if isinstance(value, str) and value == "auto":
+        return automatic
+    if isinstance(value, str):
+        raise ValueError(f"`{name}` must be a positive integer or 'auto', got {value!r}.")
+    return check_count(name, value)

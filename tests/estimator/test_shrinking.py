@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
+from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import ArtifactError
 from fisher8_jax.estimator import Fisher8Regressor
+from fisher8_jax.estimator._families import LIKELIHOODS
+from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.estimator._shrinking import variance_factor
+from fisher8_jax.estimator._training import Rows
 
 SETTINGS = {
     "methods": "radius",
@@ -45,13 +50,29 @@ def test_the_mixture_is_as_wide_as_its_members_were(targets, family):
     np.testing.assert_allclose(np.mean((less + same) / noise, axis=0), 1, rtol=1e-5)
 
 
-def test_members_that_have_nothing_in_common_keep_some_variance():
-    """Without noise the members' variances are far below their disagreement on many rows."""
-    inputs, _ = make_table()
-    targets = np.sin(40 * inputs[:, 0])
-    model = Fisher8Regressor(**SETTINGS | {"max_steps": 20, "validation_fraction": 0.5})
-    model.fit(inputs, targets)
-    assert 0.3 <= model.variance_factor_ <= 1
+@pytest.mark.parametrize(
+    ("distance", "factor"),
+    [(0.0, 1.0), (0.5, 0.75), (1.0, 0.3), (1e3, 0.3)],  # disagreement 0, a quarter, 1, a million
+)
+def test_members_that_have_nothing_in_common_keep_some_variance(distance, factor):
+    network = Network((), link_of(Gaussian), ())
+    bias = np.array([[-distance, 0.0], [distance, 0.0]], np.float32)
+    params = [{"kernel": np.zeros((2, 3, 2), np.float32), "bias": bias}]
+    rows = Rows(np.zeros((5, 3), np.float32), np.zeros(5), np.ones(5, bool), np.ones(5))
+    found = variance_factor(network, LIKELIHOODS["gaussian"], params, rows)
+    np.testing.assert_allclose(found, factor, rtol=1e-6)
+
+
+def test_rows_without_anything_in_common_do_not_speak_for_all():
+    """One row of four on which the members lie far apart counts as one, not as a thousand."""
+    network = Network((), link_of(Gaussian), ())
+    kernel = np.zeros((2, 1, 2), np.float32)
+    kernel[:, 0, 0] = -1e3, 1e3
+    params = [{"kernel": kernel, "bias": np.zeros((2, 2), np.float32)}]
+    inputs = np.array([[0.0], [0.0], [0.0], [1.0]], np.float32)
+    rows = Rows(inputs, np.zeros(4), np.ones(4, bool), np.array([1.0, 1.0, 1.0, 3.0]))
+    found = variance_factor(network, LIKELIHOODS["gaussian"], params, rows)
+    np.testing.assert_allclose(found, 0.5, rtol=1e-6)  # half of the weight
 
 
 def test_a_weight_of_zero_is_no_row():

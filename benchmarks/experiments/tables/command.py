@@ -3,8 +3,9 @@
 Eight UCI sets with 20 splits each, and fifteen sets of the folder `tables` with 10 (the largest
 three with 3). The first split of all sets and models comes first, then the second, so that a run
 that is interrupted has seen every set. Every cell (model, set) is one file in the results folder.
-It is written again after every split, and a second start goes on there. `--times` measures the
-processor time of a first fit, compiled from nothing, and of a second one on other rows.
+It is written again after every split, and a second start goes on there. Variants of the estimator
+are run on three splits. `--times` measures the processor time of a first fit, compiled from
+nothing, and of a second one on other rows.
 """
 
 import argparse
