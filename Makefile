@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export JAX_PLATFORMS ?= cpu
 MINIMUM_TESTS := tests/test_fisher8.py tests/test_optax.py tests/test_microbatches.py tests/families \
-	tests/losses tests/metrics tests/transforms tests/curvature
+	tests/losses tests/metrics tests/optimizers tests/curvature
 
 .PHONY: demo test test-library test-benchmarks test-minimum test-slow lint docs links package clean
 

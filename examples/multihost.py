@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from fisher8_jax import Gaussian, fisher8_nll
-from fisher8_jax.transforms import fisher8_optimizer
+from fisher8_jax.optimizers import fisher8_optimizer
 
 STEPS, GLOBAL_BATCH, FEATURES = 30, 64, 4
 

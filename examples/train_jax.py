@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from fisher8_jax import Gaussian, fisher8
-from fisher8_jax.transforms import scale_by_kl_radius
+from fisher8_jax.optimizers import scale_by_kl_radius
 
 
 def network(params, inputs):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import optax
 
 from fisher8_jax.heads.linen import DistributionHead, TrainState
-from fisher8_jax.transforms import scale_by_kl_radius
+from fisher8_jax.optimizers import scale_by_kl_radius
 
 
 class Network(nn.Module):

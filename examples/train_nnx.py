@@ -6,7 +6,7 @@ import optax
 from flax import nnx
 
 from fisher8_jax.heads.nnx import DistributionHead
-from fisher8_jax.transforms import scale_by_kl_radius
+from fisher8_jax.optimizers import scale_by_kl_radius
 
 
 class Network(nnx.Module):

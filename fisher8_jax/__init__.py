@@ -1,8 +1,8 @@
 """Fisher8 for JAX: networks that predict a mean and an honest uncertainty.
 
-The method and what most training steps need are here; the rest lives in its room, reached as
-`fisher8_jax.families`, `fisher8_jax.metrics` and so on. The rooms that import more than JAX and
-Optax are imported when they are first asked for; `plots` and `estimator` then say which extra to
+The method and what most training steps need are here; the rest lives in subpackages, reached as
+`fisher8_jax.families`, `fisher8_jax.metrics` and so on. Those that import more than JAX and Optax
+are imported when they are first asked for; `plots` and `estimator` then say which extra to
 install if a package is missing.
 """
 
@@ -18,7 +18,7 @@ from fisher8_jax import diagnostics as diagnostics
 from fisher8_jax import families as families
 from fisher8_jax import losses as losses
 from fisher8_jax import metrics as metrics
-from fisher8_jax import transforms as transforms
+from fisher8_jax import optimizers as optimizers
 from fisher8_jax._fisher8 import fisher8 as fisher8
 from fisher8_jax._fisher8 import fisher8_nll as fisher8_nll
 from fisher8_jax._microbatches import microbatched_value_and_grad as microbatched_value_and_grad
@@ -30,9 +30,9 @@ from fisher8_jax.diagnostics import doctor as doctor
 from fisher8_jax.families import Family as Family
 from fisher8_jax.families import Gaussian as Gaussian
 from fisher8_jax.metrics import evaluate as evaluate
-from fisher8_jax.transforms import fisher8_optimizer as fisher8_optimizer
-from fisher8_jax.transforms import network_optimizer as network_optimizer
-from fisher8_jax.transforms import scale_by_kl_radius as scale_by_kl_radius
+from fisher8_jax.optimizers import fisher8_optimizer as fisher8_optimizer
+from fisher8_jax.optimizers import network_optimizer as network_optimizer
+from fisher8_jax.optimizers import scale_by_kl_radius as scale_by_kl_radius
 
 if _TYPE_CHECKING:
     from fisher8_jax import artifacts as artifacts
@@ -44,9 +44,8 @@ if _TYPE_CHECKING:
 
 __version__ = _metadata.version("fisher8_jax")
 
-# The rooms that wait until they are asked for, and the optional package without which they cannot
-# be imported.
-_LAZY_ROOMS = {
+# Subpackages that are imported on first use, and the optional package that each needs.
+_LAZY = {
     "artifacts": None,
     "ensembles": None,
     "estimator": "sklearn",
@@ -57,13 +56,13 @@ _LAZY_ROOMS = {
 
 
 def __getattr__(name: str) -> _ModuleType:
-    if name in _LAZY_ROOMS:
+    if name in _LAZY:
         return _importlib.import_module(f"fisher8_jax.{name}")
     raise AttributeError(f"module 'fisher8_jax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    # A room whose package is missing is not listed: whatever walks over `dir`, such as `help`,
-    # would stumble over it.
-    rooms = {room for room, needs in _LAZY_ROOMS.items() if not needs or _util.find_spec(needs)}
-    return sorted({*globals(), *rooms})
+    # A subpackage whose requirement is missing is not listed: `help` and other tools that walk over
+    # `dir` would fail on it.
+    lazy = {name for name, needs in _LAZY.items() if not needs or _util.find_spec(needs)}
+    return sorted({*globals(), *lazy})

@@ -22,9 +22,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_axis, check_axis_name_is_bound, check_mask, check_weights
-from fisher8_jax._masking import expand_like, hide_outside, zero_outside
-from fisher8_jax._numerics import (
+from fisher8_jax._internal.checks import (
+    check_axis,
+    check_axis_name_is_bound,
+    check_mask,
+    check_weights,
+)
+from fisher8_jax._internal.numerics import (
     AxisName,
     Scaled,
     ScaledNorm,
@@ -34,7 +38,8 @@ from fisher8_jax._numerics import (
     materialize,
     scale_by,
 )
-from fisher8_jax._trees import array_fields
+from fisher8_jax._internal.trees import array_fields
+from fisher8_jax._masking import expand_like, hide_outside, zero_outside
 from fisher8_jax.families import Family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)

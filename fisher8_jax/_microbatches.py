@@ -18,13 +18,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import (
-    check_axis,
-    check_axis_name_is_bound,
-    check_count,
-    check_mask,
-    check_weights,
-)
 from fisher8_jax._fisher8 import (
     NaturalCotangent,
     Rule,
@@ -36,7 +29,14 @@ from fisher8_jax._fisher8 import (
     vary_over,
     weighted_values,
 )
-from fisher8_jax._numerics import (
+from fisher8_jax._internal.checks import (
+    check_axis,
+    check_axis_name_is_bound,
+    check_count,
+    check_mask,
+    check_weights,
+)
+from fisher8_jax._internal.numerics import (
     AxisName,
     ScaledNorm,
     at_least_float32,

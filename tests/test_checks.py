@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian, evaluate, fisher8, fisher8_nll
-from fisher8_jax._checks import (
+from fisher8_jax._internal.checks import (
     check_axis,
     check_choice,
     check_count,

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from fisher8_jax import _files
-from fisher8_jax._files import lock, remove_ownerless, replacing, write_whole
+from fisher8_jax._internal import files
+from fisher8_jax._internal.files import lock, remove_ownerless, replacing, write_whole
 
 # The module alone, without the package and with it JAX: a writer that starts in no time.
 WRITER = """
@@ -91,7 +91,7 @@ def test_a_file_taken_between_making_and_locking_is_made_again(tmp_path, monkeyp
             taken.extend(remove_ownerless(tmp_path))
         return lock(handle)
 
-    monkeypatch.setattr(_files, "lock", lock_after_a_cleaner)
+    monkeypatch.setattr(files, "lock", lock_after_a_cleaner)
     write_whole(tmp_path / "a", b"whole")
     assert len(taken) == 1
     assert names(tmp_path) == ["a"]
@@ -120,7 +120,7 @@ def test_file_systems_without_locks_are_written_to_and_never_cleaned(tmp_path, m
     def refuse(*args):
         raise OSError(95, "operation not supported")
 
-    monkeypatch.setattr(_files.fcntl, "flock", refuse)
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
     (tmp_path / ".fisher8-unknown.tmp").write_bytes(b"")
     write_whole(tmp_path / "a", b"whole")
     assert names(tmp_path) == [".fisher8-unknown.tmp", "a"]
@@ -129,7 +129,7 @@ def test_file_systems_without_locks_are_written_to_and_never_cleaned(tmp_path, m
 def test_killed_at_twenty_moments_the_file_is_whole_and_nothing_stays(tmp_path):
     path, moments = tmp_path / "model", random.Random(0)
     for _ in range(20):
-        command = [sys.executable, "-S", "-c", WRITER, _files.__file__, str(path)]
+        command = [sys.executable, "-S", "-c", WRITER, files.__file__, str(path)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         try:
             assert process.stdout.readline() == b"began\n"

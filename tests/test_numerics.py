@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisher8_jax._numerics import (
+from fisher8_jax._internal.numerics import (
     Scaled,
     combine_norms,
     divide_by_norm,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fisher8_jax._trees import register_tree
+from fisher8_jax._internal.trees import register_tree
 
 
 @register_tree

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from fisher8_jax import Gaussian, fisher8_nll
-from fisher8_jax.transforms import scale_by_kl_radius
+from fisher8_jax.optimizers import scale_by_kl_radius
 
 PROGRAMS = ("plain NLL", "Fisher8", "Fisher8, KL radius")
 _KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"

@@ -85,7 +85,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     What killed processes left in that folder is removed.
     """
-    from fisher8_jax._files import write_whole  # brings JAX: not before there is a result
+    from fisher8_jax._internal.files import write_whole  # brings JAX: not before there is a result
 
     write_whole(path, content)
 

@@ -18,8 +18,8 @@ from benchmarks.machinery.links import LINKS
 from benchmarks.machinery.methods import Method
 from benchmarks.machinery.networks import Network, Params, Variables
 from fisher8_jax.losses import Objective, make_objective
+from fisher8_jax.optimizers import scale_by_kl_radius
 from fisher8_jax.training import Task
-from fisher8_jax.transforms import scale_by_kl_radius
 
 OptimizerOf = Callable[[Array], optax.GradientTransformation]
 

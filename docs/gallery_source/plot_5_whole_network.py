@@ -17,8 +17,8 @@ import matplotlib.pyplot as plt
 import optax
 
 from fisher8_jax import Gaussian, fisher8_nll, network_curvature
+from fisher8_jax.optimizers import scale_by_kl_radius
 from fisher8_jax.plots import plot_fit
-from fisher8_jax.transforms import scale_by_kl_radius
 
 STEPS, BATCH = 150, 64
 key_x, key_y, key_rows, *key_layers = jax.random.split(jax.random.key(0), 6)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
-from fisher8_jax._files import replacing
+from fisher8_jax._internal.files import replacing
 from fisher8_jax.artifacts._format import (
     MAX_DEPTH,
     ArtifactError,

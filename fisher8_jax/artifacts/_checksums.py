@@ -9,7 +9,7 @@ import chex
 import jax
 import numpy as np
 
-from fisher8_jax._files import write_whole
+from fisher8_jax._internal.files import write_whole
 from fisher8_jax.artifacts._json import Json
 
 _NAME = "checksums.json"

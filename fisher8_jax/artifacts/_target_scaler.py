@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._checks import check_floating, check_host_array
-from fisher8_jax._trees import register_tree
+from fisher8_jax._internal.checks import check_floating, check_host_array
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Predictive
 
 SomePredictive = TypeVar("SomePredictive", bound=Predictive)

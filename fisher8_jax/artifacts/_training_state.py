@@ -12,9 +12,9 @@ import chex
 import jax
 from jax.experimental import multihost_utils
 
-from fisher8_jax._checks import check_count
-from fisher8_jax._extras import needs_extra
-from fisher8_jax._files import lock, write_whole
+from fisher8_jax._internal.checks import check_count
+from fisher8_jax._internal.extras import needs_extra
+from fisher8_jax._internal.files import lock, write_whole
 from fisher8_jax.artifacts._checksums import (
     Leaf,
     describe,

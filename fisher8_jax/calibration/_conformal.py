@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._checks import check_levels
+from fisher8_jax._internal.checks import check_levels
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax._points import Axis, Points, count, prepare
-from fisher8_jax._trees import register_tree
 from fisher8_jax.calibration._checks import check_calibrated_shape
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics import INTERVAL_LEVELS, Interval

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from fisher8_jax._checks import check_targets
-from fisher8_jax._quadrature import crowded_nodes
-from fisher8_jax._trees import register_tree
+from fisher8_jax._internal.checks import check_targets
+from fisher8_jax._internal.quadrature import crowded_nodes
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Predictive
 
 # Nodes in every step of the map; the std of a Gaussian is then right to 1e-5 with 40 steps.

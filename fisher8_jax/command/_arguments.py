@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fisher8_jax._extras import needs_extra
+from fisher8_jax._internal.extras import needs_extra
 from fisher8_jax.command._errors import CommandError
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

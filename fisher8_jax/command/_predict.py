@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fisher8_jax._files import replacing
+from fisher8_jax._internal.files import replacing
 from fisher8_jax.artifacts import ArtifactError
 from fisher8_jax.command._errors import CommandError
 from fisher8_jax.command._tables import columns_of_model, read_table

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.curvature._problem import Problem
 from fisher8_jax.curvature._trace import Network, parametric_operands
 from fisher8_jax.curvature._walk import evaluate

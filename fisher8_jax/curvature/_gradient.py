@@ -10,7 +10,7 @@ from chex import ArrayTree, Numeric
 from jax import Array, lax
 
 from fisher8_jax._fisher8 import fisher8, fisher8_nll, vary_over, weighted_values
-from fisher8_jax._numerics import AxisName, at_least_float32
+from fisher8_jax._internal.numerics import AxisName, at_least_float32
 from fisher8_jax.curvature._backward import pull_back
 from fisher8_jax.curvature._linear import outputs_first
 from fisher8_jax.curvature._network_curvature import DAMPING, Mask, NetworkCurvature, curve, pose

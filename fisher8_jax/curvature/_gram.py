@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.curvature._backward import apply_use
 from fisher8_jax.curvature._outer import Outer
 from fisher8_jax.curvature._problem import Problem

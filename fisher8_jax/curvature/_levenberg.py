@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from chex import Numeric
 from jax import Array
 
-from fisher8_jax._checks import check_number, check_positive
+from fisher8_jax._internal.checks import check_number, check_positive
 from fisher8_jax.curvature._gradient import NetworkGradient
 
 

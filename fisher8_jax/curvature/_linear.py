@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fisher8_jax._fisher8 import vary_over
-from fisher8_jax._numerics import AxisName
+from fisher8_jax._internal.numerics import AxisName
 from fisher8_jax.curvature._whitening import Whitening
 from fisher8_jax.families import Family
 

@@ -19,11 +19,16 @@ from chex import ArrayTree, Numeric
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from fisher8_jax._checks import check_axis_name_is_bound, check_mask, check_positive, check_weights
 from fisher8_jax._fisher8 import vary_over
+from fisher8_jax._internal.checks import (
+    check_axis_name_is_bound,
+    check_mask,
+    check_positive,
+    check_weights,
+)
+from fisher8_jax._internal.numerics import AxisName
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax._masking import zero_outside
-from fisher8_jax._numerics import AxisName
-from fisher8_jax._trees import register_tree
 from fisher8_jax.curvature._describe import describe
 from fisher8_jax.curvature._linear import outputs_first, rows_first
 from fisher8_jax.curvature._plan import LeafPlan, make_plan

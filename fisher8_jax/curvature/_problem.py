@@ -7,7 +7,7 @@ from chex import ArrayTree
 from jax import Array, lax
 from jax.extend.core import jaxpr_as_fun
 
-from fisher8_jax._numerics import AxisName
+from fisher8_jax._internal.numerics import AxisName
 from fisher8_jax.curvature._linear import Linear
 from fisher8_jax.curvature._plan import Plan
 from fisher8_jax.curvature._scale import Scale, full_scale

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from chex import ArrayTree
 from jax import Array
 
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.numerics import at_least_float32
 
 
 class FactoredScale(NamedTuple):

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._numerics import AxisName
+from fisher8_jax._internal.numerics import AxisName
 from fisher8_jax.curvature._gram import gram_matrix
 from fisher8_jax.curvature._linear_algebra import solve_damped
 from fisher8_jax.curvature._problem import Problem

@@ -10,8 +10,8 @@ import math
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._numerics import at_least_float32
-from fisher8_jax._trees import register_tree
+from fisher8_jax._internal.numerics import at_least_float32
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Family
 
 

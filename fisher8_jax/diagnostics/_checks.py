@@ -1,9 +1,9 @@
-"""Argument checks of the diagnostics, worded as in `fisher8_jax._checks`."""
+"""Argument checks of the diagnostics, worded as in `fisher8_jax._internal.checks`."""
 
 import chex
 from jax import Array
 
-from fisher8_jax._checks import check_floating
+from fisher8_jax._internal.checks import check_floating
 from fisher8_jax.families import Family
 
 

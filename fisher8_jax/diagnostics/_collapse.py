@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_floating, check_mask
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.checks import check_floating, check_mask
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.diagnostics._checks import check_inputs, check_same_length
 from fisher8_jax.families import Family
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from jax import Array
 
-from fisher8_jax._checks import check_number, check_targets
+from fisher8_jax._internal.checks import check_number, check_targets
 from fisher8_jax.diagnostics._alternatives import FamilyFacts
 from fisher8_jax.diagnostics._checks import check_has_batch
 from fisher8_jax.diagnostics._collapse_rules import is_constant, judge_collapse

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Literal
 
-from fisher8_jax._html import note
+from fisher8_jax._internal.html import note
 
 Severity = Literal["error", "warning"]
 

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_mask, check_number
 from fisher8_jax._fisher8 import check_family
-from fisher8_jax._numerics import Scaled, at_least_float32, l2_norm
-from fisher8_jax._trees import array_fields
+from fisher8_jax._internal.checks import check_mask, check_number
+from fisher8_jax._internal.numerics import Scaled, at_least_float32, l2_norm
+from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.diagnostics._checks import check_has_batch
 from fisher8_jax.families import Family
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_count, check_positive
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.checks import check_count, check_positive
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.diagnostics._balls import Blocks, Moments, cut_into_blocks, variance_in_balls
 from fisher8_jax.diagnostics._checks import check_inputs
 

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_count, check_positive
 from fisher8_jax._fisher8 import check_family
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.checks import check_count, check_positive
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.diagnostics._balls import Moments, cut_into_blocks, variance_in_balls
 from fisher8_jax.diagnostics._checks import (
     check_inputs,

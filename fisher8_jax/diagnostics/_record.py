@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from jax.typing import ArrayLike
 
-from fisher8_jax._checks import check_host_array
+from fisher8_jax._internal.checks import check_host_array
 from fisher8_jax.diagnostics._findings import json_number
 
 _SERIES = (

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_mask
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.checks import check_mask
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.families import Family, Gaussian
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)

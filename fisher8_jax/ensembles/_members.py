@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_count
+from fisher8_jax._internal.checks import check_count
 from fisher8_jax.ensembles._mixture import Mixture
 from fisher8_jax.families import Family
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import logsumexp
 
-from fisher8_jax._bisection import smallest_float
-from fisher8_jax._numerics import at_least_float32
-from fisher8_jax._quadrature import crowded_nodes
-from fisher8_jax._trees import register_tree
+from fisher8_jax._internal.bisection import smallest_float
+from fisher8_jax._internal.numerics import at_least_float32
+from fisher8_jax._internal.quadrature import crowded_nodes
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.ensembles._checks import check_members, check_probability
 from fisher8_jax.families import Predictive
 

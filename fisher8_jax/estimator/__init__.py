@@ -1,6 +1,6 @@
 """An estimator with scikit-learn's conventions; needs scikit-learn, the extra `estimator`."""
 
-from fisher8_jax._extras import needs_extra as _needs_extra
+from fisher8_jax._internal.extras import needs_extra as _needs_extra
 
 with _needs_extra("estimator", package="sklearn", needed_by="fisher8_jax.estimator"):
     from fisher8_jax.estimator._importance import Importance as Importance

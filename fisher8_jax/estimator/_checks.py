@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from sklearn.utils import check_array
 
-from fisher8_jax._checks import check_count, check_number, check_unmasked
+from fisher8_jax._internal.checks import check_count, check_number, check_unmasked
 
 Value = TypeVar("Value")
 

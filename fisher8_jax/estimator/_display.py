@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fisher8_jax._html import table
+from fisher8_jax._internal.html import table
 
 
 class ShowsResults(BaseEstimator):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from fisher8_jax._checks import check_count
+from fisher8_jax._internal.checks import check_count
 from fisher8_jax.estimator._frames import Table
 
 

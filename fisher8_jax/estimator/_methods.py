@@ -18,8 +18,8 @@ from fisher8_jax.estimator._checks import from_rows_on
 from fisher8_jax.estimator._network import Network
 from fisher8_jax.families import Family
 from fisher8_jax.losses import make_objective
+from fisher8_jax.optimizers import descend_within, scale_by_kl_radius
 from fisher8_jax.training import Batch, Task
-from fisher8_jax.transforms import descend_within, scale_by_kl_radius
 
 # The part of the steps in which they grow, and where in it the first one stands.
 _WARM_UP, _FIRST_STEP = 0.2, 0.004

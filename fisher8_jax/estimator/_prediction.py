@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from fisher8_jax._trees import register_tree
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._network import Network

@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fisher8_jax._checks import check_unmasked
+from fisher8_jax._internal.checks import check_unmasked
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._checks import (
     as_targets,

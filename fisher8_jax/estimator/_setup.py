@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fisher8_jax._checks import check_count
+from fisher8_jax._internal.checks import check_count
 from fisher8_jax.estimator._checkpoints import check_folder
 from fisher8_jax.estimator._checks import (
     check_flag,

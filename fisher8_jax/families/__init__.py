@@ -1,6 +1,6 @@
 """Likelihoods in unconstrained coordinates, one file each; `_gaussian.py` is the one to imitate."""
 
-from fisher8_jax._numerics import Scaled as Scaled
+from fisher8_jax._internal.numerics import Scaled as Scaled
 from fisher8_jax.families._bernoulli import Bernoulli as Bernoulli
 from fisher8_jax.families._beta import Beta as Beta
 from fisher8_jax.families._categorical import Categorical as Categorical

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._bisection import broadcast_probability
-from fisher8_jax._deviance import beta_deviance
-from fisher8_jax._numerics import Scaled, multiply_by_exp
+from fisher8_jax._internal.bisection import broadcast_probability
+from fisher8_jax._internal.deviance import beta_deviance
+from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 

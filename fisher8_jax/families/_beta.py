@@ -8,11 +8,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._bisection import broadcast_probability, smallest_float, tail_reaches
-from fisher8_jax._deviance import beta_deviance, log_relative, logit_difference, relative_shift
-from fisher8_jax._incomplete import beta_density, beta_tails
-from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax._special import (
+from fisher8_jax._internal.bisection import broadcast_probability, smallest_float, tail_reaches
+from fisher8_jax._internal.deviance import (
+    beta_deviance,
+    log_relative,
+    logit_difference,
+    relative_shift,
+)
+from fisher8_jax._internal.incomplete import beta_density, beta_tails
+from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
+from fisher8_jax._internal.special import (
     digamma_remainder,
     log_gamma_bregman,
     log_gamma_remainder,

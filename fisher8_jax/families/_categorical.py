@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_floating
-from fisher8_jax._deviance import exp_excess
-from fisher8_jax._numerics import Scaled
+from fisher8_jax._internal.checks import check_floating
+from fisher8_jax._internal.deviance import exp_excess
+from fisher8_jax._internal.numerics import Scaled
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import multinomial_factor
 

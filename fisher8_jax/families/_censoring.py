@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import log_ndtr
 
-from fisher8_jax._checks import check_mask, check_targets
-from fisher8_jax._numerics import multiply_by_exp
+from fisher8_jax._internal.checks import check_mask, check_targets
+from fisher8_jax._internal.numerics import multiply_by_exp
 from fisher8_jax.families._contract import Family
 from fisher8_jax.families._gaussian import Gaussian
 from fisher8_jax.families._laplace import Laplace

@@ -36,9 +36,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_floating, check_mask, check_same_shape, check_targets
-from fisher8_jax._numerics import Scaled
-from fisher8_jax._trees import array_fields, register_tree
+from fisher8_jax._internal.checks import check_floating, check_mask, check_same_shape, check_targets
+from fisher8_jax._internal.numerics import Scaled
+from fisher8_jax._internal.trees import array_fields, register_tree
 from fisher8_jax.families._fisher_factor import factor_from_dense
 from fisher8_jax.families._predictive import Predictive
 from fisher8_jax.families._support import is_inside, raise_if_outside

@@ -14,7 +14,7 @@ from typing import Protocol
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._quadrature import crowded_nodes
+from fisher8_jax._internal.quadrature import crowded_nodes
 
 # Nodes on either side of the target. The error is then below 3e-7 standard deviations for a
 # Gaussian and below 7e-6 scales for a Laplace distribution, whose quantile function has a kink.

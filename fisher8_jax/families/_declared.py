@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import cho_solve
 
-from fisher8_jax._checks import check_count, check_positive
-from fisher8_jax._trees import array_fields
+from fisher8_jax._internal.checks import check_count, check_positive
+from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.families._contract import (
     ScalarFamily,
     family,

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fisher8_jax._html import table
+from fisher8_jax._internal.html import table
 
 _FEW = 6
 

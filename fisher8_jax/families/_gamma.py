@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._bisection import broadcast_probability, smallest_float, tail_reaches
-from fisher8_jax._deviance import exp_excess, log_ratio
-from fisher8_jax._incomplete import gamma_density, gamma_tails
-from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax._special import (
+from fisher8_jax._internal.bisection import broadcast_probability, smallest_float, tail_reaches
+from fisher8_jax._internal.deviance import exp_excess, log_ratio
+from fisher8_jax._internal.incomplete import gamma_density, gamma_tails
+from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
+from fisher8_jax._internal.special import (
     digamma_remainder,
     log_gamma_bregman,
     log_gamma_remainder,

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import erf, ndtr, ndtri
 
-from fisher8_jax._checks import check_floating, check_positive, check_same_shape
-from fisher8_jax._numerics import (
+from fisher8_jax._internal.checks import check_floating, check_positive, check_same_shape
+from fisher8_jax._internal.numerics import (
     HALF_LOG_2PI,
     Scaled,
     at_least_float32,

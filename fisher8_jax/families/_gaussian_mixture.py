@@ -10,9 +10,9 @@ from jax import Array, lax
 from jax.scipy.special import logsumexp, ndtr
 from jax.typing import ArrayLike
 
-from fisher8_jax._bisection import smallest_float, tail_reaches
-from fisher8_jax._deviance import exp_excess
-from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
+from fisher8_jax._internal.bisection import smallest_float, tail_reaches
+from fisher8_jax._internal.deviance import exp_excess
+from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
 from fisher8_jax.families._categorical import fisher_logits, logits_norm_sq, natural_logits
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, diagonal_factor, multinomial_factor

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._bisection import broadcast_probability
-from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
+from fisher8_jax._internal.bisection import broadcast_probability
+from fisher8_jax._internal.numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._location_scale import LocationScale

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._numerics import multiply_by_exp
+from fisher8_jax._internal.numerics import multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily
 from fisher8_jax.families._units import expand_units
 

@@ -7,8 +7,8 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import erf, log_ndtr
 
-from fisher8_jax._deviance import log_ratio
-from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
+from fisher8_jax._internal.deviance import log_ratio
+from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._gaussian import Gaussian
 from fisher8_jax.families._units import scale_alone

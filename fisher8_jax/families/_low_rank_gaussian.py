@@ -9,8 +9,8 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import ndtr, ndtri
 
-from fisher8_jax._checks import check_floating, check_positive
-from fisher8_jax._numerics import HALF_LOG_2PI, Scaled
+from fisher8_jax._internal.checks import check_floating, check_positive
+from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled
 from fisher8_jax.families._contract import (
     Family,
     family,

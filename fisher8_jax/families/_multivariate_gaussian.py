@@ -10,8 +10,8 @@ from jax import Array
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import ndtr, ndtri
 
-from fisher8_jax._checks import check_floating
-from fisher8_jax._numerics import HALF_LOG_2PI, Scaled, at_least_float32
+from fisher8_jax._internal.checks import check_floating
+from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, at_least_float32
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
 from fisher8_jax.families._gaussian import Gaussian

@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._bisection import broadcast_probability, smallest_count
-from fisher8_jax._deviance import (
+from fisher8_jax._internal.bisection import broadcast_probability, smallest_count
+from fisher8_jax._internal.deviance import (
     beta_deviance,
     exp_excess,
     log1p_deficit_ratio,
     log_ratio,
 )
-from fisher8_jax._incomplete import beta_tails
-from fisher8_jax._numerics import Scaled, materialize, multiply_by_exp
-from fisher8_jax._special import digamma_tail, log_gamma_remainder
+from fisher8_jax._internal.incomplete import beta_tails
+from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
+from fisher8_jax._internal.special import digamma_tail, log_gamma_remainder
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._poisson import count_shift, counts, relative_residual

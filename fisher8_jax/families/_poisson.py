@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import i0e, i1e
 
-from fisher8_jax._bisection import broadcast_probability, smallest_count
-from fisher8_jax._deviance import exp_excess, log_ratio
-from fisher8_jax._incomplete import gamma_tails
-from fisher8_jax._numerics import Scaled, materialize, multiply_by_exp
-from fisher8_jax._special import log_gamma_remainder
+from fisher8_jax._internal.bisection import broadcast_probability, smallest_count
+from fisher8_jax._internal.deviance import exp_excess, log_ratio
+from fisher8_jax._internal.incomplete import gamma_tails
+from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
+from fisher8_jax._internal.special import log_gamma_remainder
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 

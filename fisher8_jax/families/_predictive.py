@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_level, check_targets
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.checks import check_level, check_targets
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.families._crps import crps_by_quadrature
 from fisher8_jax.families._display import html_of, text_of
 from fisher8_jax.families._indexing import of_batch_axes

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._numerics import Scaled, multiply_by_exp
+from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
 
 
 def add_scaled(plain: Array, value: Array, log_scale: Array) -> Scaled:

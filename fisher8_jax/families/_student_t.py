@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._bisection import broadcast_probability, smallest_float
-from fisher8_jax._checks import check_positive
-from fisher8_jax._deviance import exp_excess
-from fisher8_jax._incomplete import beta_tails, differentiate_tails
-from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
-from fisher8_jax._special import digamma_remainder, log_gamma_remainder
+from fisher8_jax._internal.bisection import broadcast_probability, smallest_float
+from fisher8_jax._internal.checks import check_positive
+from fisher8_jax._internal.deviance import exp_excess
+from fisher8_jax._internal.incomplete import beta_tails, differentiate_tails
+from fisher8_jax._internal.numerics import Scaled, at_least_float32, multiply_by_exp
+from fisher8_jax._internal.special import digamma_remainder, log_gamma_remainder
 from fisher8_jax.families._contract import family, static_field
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._location_scale import LocationScale

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._bisection import broadcast_probability
-from fisher8_jax._deviance import log1p_deficit
-from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax._special import trigamma_remainder
+from fisher8_jax._internal.bisection import broadcast_probability
+from fisher8_jax._internal.deviance import log1p_deficit
+from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
+from fisher8_jax._internal.special import trigamma_remainder
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._location_scale import LocationScale

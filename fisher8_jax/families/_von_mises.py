@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._bisection import broadcast_probability, smallest_float
-from fisher8_jax._incomplete import differentiate_tails
-from fisher8_jax._numerics import Scaled, multiply_by_exp
-from fisher8_jax._special import (
+from fisher8_jax._internal.bisection import broadcast_probability, smallest_float
+from fisher8_jax._internal.incomplete import differentiate_tails
+from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
+from fisher8_jax._internal.special import (
     bessel_curvature,
     bessel_gap,
     bessel_ratio,

@@ -9,11 +9,11 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln, polygamma
 
-from fisher8_jax._bisection import broadcast_probability, smallest_float
-from fisher8_jax._deviance import exp_excess, log_ratio
-from fisher8_jax._incomplete import gamma_tails
-from fisher8_jax._numerics import Scaled, at_least_float32, multiply_by_exp
-from fisher8_jax._special import log_gamma_bregman, log_rising
+from fisher8_jax._internal.bisection import broadcast_probability, smallest_float
+from fisher8_jax._internal.deviance import exp_excess, log_ratio
+from fisher8_jax._internal.incomplete import gamma_tails
+from fisher8_jax._internal.numerics import Scaled, at_least_float32, multiply_by_exp
+from fisher8_jax._internal.special import log_gamma_bregman, log_rising
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._units import scale_alone

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._bisection import broadcast_probability, smallest_count
-from fisher8_jax._deviance import beta_deviance, exp_excess
-from fisher8_jax._numerics import Scaled, materialize, multiply_by_exp
+from fisher8_jax._internal.bisection import broadcast_probability, smallest_count
+from fisher8_jax._internal.deviance import beta_deviance, exp_excess
+from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._poisson import (

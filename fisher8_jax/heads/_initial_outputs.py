@@ -7,7 +7,7 @@ import numpy as np
 import optax
 from jax import Array, lax
 
-from fisher8_jax._checks import check_floating
+from fisher8_jax._internal.checks import check_floating
 from fisher8_jax.heads._links import Link, check_link
 
 _SEARCH_STEPS = 100

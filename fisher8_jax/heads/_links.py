@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._trees import array_fields
+from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.families import Family, Gaussian
 
 

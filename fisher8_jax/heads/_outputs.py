@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from fisher8_jax._checks import check_floating
 from fisher8_jax._fisher8 import fisher8
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.checks import check_floating
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.families import Family
 from fisher8_jax.heads._links import Link
 

@@ -4,8 +4,8 @@ import chex
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._checks import check_number
-from fisher8_jax._numerics import HALF_LOG_2PI, multiply_by_exp
+from fisher8_jax._internal.checks import check_number
+from fisher8_jax._internal.numerics import HALF_LOG_2PI, multiply_by_exp
 from fisher8_jax.families import Family, Gaussian
 from fisher8_jax.losses._checks import (
     check_hyperparameter,

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
-from fisher8_jax._checks import check_floating, check_weights
 from fisher8_jax._fisher8 import check_family
+from fisher8_jax._internal.checks import check_floating, check_weights
 from fisher8_jax.families import Family, Gaussian
 
 

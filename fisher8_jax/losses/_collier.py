@@ -10,8 +10,8 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from fisher8_jax._checks import check_count, check_number
-from fisher8_jax._numerics import HALF_LOG_2PI, at_least_float32
+from fisher8_jax._internal.checks import check_count, check_number
+from fisher8_jax._internal.numerics import HALF_LOG_2PI, at_least_float32
 from fisher8_jax.families import Gaussian
 from fisher8_jax.losses._checks import check_gaussian
 from fisher8_jax.losses._elements import per_element

@@ -12,8 +12,8 @@ from typing import TypeVar
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_mask, check_weights
 from fisher8_jax._fisher8 import check_family, weighted_values
+from fisher8_jax._internal.checks import check_mask, check_weights
 from fisher8_jax._masking import hide_outside
 from fisher8_jax.families import Family
 

@@ -6,7 +6,7 @@ from typing import Any
 from jax import Array, lax
 
 from fisher8_jax._fisher8 import check_family
-from fisher8_jax._trees import array_fields
+from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.families import Family
 from fisher8_jax.losses._elements import per_element
 from fisher8_jax.losses._unit_variance import half_squared_error

@@ -16,8 +16,8 @@ import chex
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_choice
 from fisher8_jax._fisher8 import fisher8_nll
+from fisher8_jax._internal.checks import check_choice
 from fisher8_jax.families import Family
 from fisher8_jax.losses._beta_nll import beta_nll
 from fisher8_jax.losses._checks import check_hyperparameter_names

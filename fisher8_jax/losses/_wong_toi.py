@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._checks import check_number
+from fisher8_jax._internal.checks import check_number
 from fisher8_jax.families import Family
 from fisher8_jax.losses._elements import per_element
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.flatten_util import ravel_pytree
 
-from fisher8_jax._trees import register_tree
+from fisher8_jax._internal.trees import register_tree
 
 # Counts of one chunk of resamples; 4 million float32 are 16 MiB.
 _COUNTS_IN_MEMORY = 1 << 22

@@ -8,7 +8,7 @@ the cdf has jumps, and these measures are biased.
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_levels
+from fisher8_jax._internal.checks import check_levels
 from fisher8_jax._points import Axis, Points, Statistic, mean_per_level, prepare, reduce
 from fisher8_jax.families import Predictive
 

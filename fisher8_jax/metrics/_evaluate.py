@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_count, check_level, check_levels
+from fisher8_jax._internal.checks import check_count, check_level, check_levels
 from fisher8_jax._points import Axis, Points, Statistic, count, prepare, row_sums
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._bootstrap import Bootstrap, bootstrap_bounds

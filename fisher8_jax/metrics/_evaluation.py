@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from fisher8_jax._html import table
-from fisher8_jax._trees import register_tree
+from fisher8_jax._internal.html import table
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.metrics._table import Row, format_table, table_cells
 
 # Field, its name in the table; in the order in which they are printed.

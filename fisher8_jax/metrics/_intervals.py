@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._checks import check_levels, check_targets
+from fisher8_jax._internal.checks import check_levels, check_targets
+from fisher8_jax._internal.trees import register_tree
 from fisher8_jax._points import Axis, Points, Statistic, mean_per_level, prepare, reduce
-from fisher8_jax._trees import register_tree
 from fisher8_jax.families import Predictive
 
 ONE_SIGMA = math.erf(1 / math.sqrt(2))

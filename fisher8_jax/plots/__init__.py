@@ -1,6 +1,6 @@
 """Pictures of predictions and of training; the only part that imports matplotlib."""
 
-from fisher8_jax._extras import needs_extra as _needs_extra
+from fisher8_jax._internal.extras import needs_extra as _needs_extra
 
 with _needs_extra("plots", package="matplotlib", needed_by="fisher8_jax.plots"):
     from fisher8_jax.plots._fit import plot_fit as plot_fit

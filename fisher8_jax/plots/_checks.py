@@ -3,7 +3,7 @@
 import chex
 import numpy as np
 
-from fisher8_jax._checks import check_host_array, check_mask, check_targets
+from fisher8_jax._internal.checks import check_host_array, check_mask, check_targets
 from fisher8_jax.families import Predictive
 
 

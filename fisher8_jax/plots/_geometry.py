@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from fisher8_jax._checks import check_positive
+from fisher8_jax._internal.checks import check_positive
 from fisher8_jax.families import Gaussian
 from fisher8_jax.plots._style import BLACK, GREY, LINES, MARKERS, axes_grid
 

@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from matplotlib.axes import Axes
 
-from fisher8_jax._checks import check_count
+from fisher8_jax._internal.checks import check_count
 from fisher8_jax.plots._style import BLUE, GREY, ORANGE, current_axes, finish, merged
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from matplotlib.axes import Axes
 
-from fisher8_jax._checks import check_count
+from fisher8_jax._internal.checks import check_count
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics import pit
 from fisher8_jax.plots._checks import drawn_targets

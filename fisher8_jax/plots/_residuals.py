@@ -7,7 +7,7 @@ from jax import Array
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from fisher8_jax._checks import check_count, check_level
+from fisher8_jax._internal.checks import check_count, check_level
 from fisher8_jax.families import Predictive
 from fisher8_jax.plots._checks import drawn_targets
 from fisher8_jax.plots._style import (

@@ -6,7 +6,7 @@ import chex
 import jax
 import numpy as np
 
-from fisher8_jax._checks import check_host_array
+from fisher8_jax._internal.checks import check_host_array
 from fisher8_jax.training._rows import Folds, batch_rows
 from fisher8_jax.training._step import Batch
 

@@ -15,6 +15,7 @@ from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
 from fisher8_jax.families import Family
 from fisher8_jax.losses import Objective, make_objective
+from fisher8_jax.optimizers import fisher8_optimizer
 from fisher8_jax.training._data import Data, Feed, on_host
 from fisher8_jax.training._networks import plain_network
 from fisher8_jax.training._plan import Plan
@@ -22,7 +23,6 @@ from fisher8_jax.training._record import DOCTOR_READOUTS, training_record
 from fisher8_jax.training._rows import make_folds
 from fisher8_jax.training._runner import TrainedLanes, train_lanes
 from fisher8_jax.training._step import Apply, Lane, Params, Task, Variables
-from fisher8_jax.transforms import fisher8_optimizer
 
 
 class Fitted(NamedTuple):

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax.optimizers import BestParams
 from fisher8_jax.training._loop import TrainState
 from fisher8_jax.training._step import Batch, Task, score
-from fisher8_jax.transforms import BestParams
 
 
 class Looks(NamedTuple):

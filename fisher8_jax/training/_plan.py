@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from fisher8_jax._checks import check_count, check_number
+from fisher8_jax._internal.checks import check_count, check_number
 
 # Looks are closer together at first: small noisy data are learned within a tenth of the steps.
 _LOOKS_GROW_WITH_POWER = 2.0

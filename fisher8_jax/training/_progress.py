@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from fisher8_jax._html import progress
+from fisher8_jax._internal.html import progress
 
 Advance = Callable[[int, str], None]
 

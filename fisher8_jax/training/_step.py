@@ -23,7 +23,7 @@ from jax import Array
 from fisher8_jax.curvature import NetworkGradient
 from fisher8_jax.families import Family
 from fisher8_jax.losses import Objective
-from fisher8_jax.transforms import track_average
+from fisher8_jax.optimizers import track_average
 
 Params: TypeAlias = chex.ArrayTree
 Variables: TypeAlias = chex.ArrayTree

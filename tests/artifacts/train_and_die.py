@@ -11,7 +11,7 @@ import optax
 
 from fisher8_jax import Gaussian, fisher8
 from fisher8_jax.artifacts import TrainingCheckpoints
-from fisher8_jax.transforms import scale_by_kl_radius
+from fisher8_jax.optimizers import scale_by_kl_radius
 
 STEPS = 60
 OPTIMIZER = optax.chain(optax.adam(1.0), scale_by_kl_radius(0.01))

@@ -25,7 +25,7 @@ from benchmarks.experiments.tables.data import prepare
 from benchmarks.machinery.data import DataUnavailableError
 from benchmarks.machinery.document import Table, table_lines
 from benchmarks.machinery.store import Store
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 HEALTHY = {

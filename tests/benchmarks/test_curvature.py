@@ -13,7 +13,7 @@ from benchmarks.experiments.curvature.plan import AVERAGE, DAMPING, METHODS, max
 from benchmarks.experiments.curvature.report import VERDICT, mean_nll, section, verdict
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from fisher8_jax import network_gradient, network_optimizer
-from fisher8_jax.transforms import network_max_kl
+from fisher8_jax.optimizers import network_max_kl
 
 CANDIDATES = [Candidate(0.1, "last"), Candidate(0.2, "last"), Candidate(0.1, "averaged")]
 

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from fisher8_jax import Gaussian, fisher8, fisher8_nll, network_curvature, network_gradient
 from fisher8_jax.curvature import Blocks, ConjugateGradients, FactoredScale
 from fisher8_jax.families import Categorical, LowRankGaussian, Poisson
-from fisher8_jax.transforms import scale_by_kl_radius
+from fisher8_jax.optimizers import scale_by_kl_radius
 from tests.curvature.dense import dense_natural_gradient, relative_error
 
 ROWS = 8

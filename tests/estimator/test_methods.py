@@ -12,8 +12,8 @@ from fisher8_jax.curvature import SecondMoments, network_gradient
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._methods import METHODS, Settings, make_task
 from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.optimizers import descend_within, scale_by_kl_radius
 from fisher8_jax.training import Batch, Lane, Leaves, update
-from fisher8_jax.transforms import descend_within, scale_by_kl_radius
 
 STEPS = 4
 

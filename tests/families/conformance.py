@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fisher8_jax import fisher8, fisher8_nll
-from fisher8_jax._numerics import materialize
-from fisher8_jax._trees import array_fields
+from fisher8_jax._internal.numerics import materialize
+from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.families import Family
 from fisher8_jax.families._contract import dense_fisher
 from tests.families.table import CASES, Case

@@ -12,7 +12,7 @@ import scipy.stats
 import scoringrules
 
 from fisher8_jax import fisher8_nll
-from fisher8_jax._trees import array_fields
+from fisher8_jax._internal.trees import array_fields
 from tests.families.conformance import (
     QUICK,
     flatten,

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax import families as f8
-from fisher8_jax._numerics import materialize
+from fisher8_jax._internal.numerics import materialize
 from tests.families.conformance import QUICK
 
 TABLES = sorted(pathlib.Path(__file__).parent.glob("reference/*.json"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.special as sp
 
-from fisher8_jax import _special
+from fisher8_jax._internal import special
 
 LOG_X = np.linspace(-12, 12, 97)
 
@@ -29,9 +29,9 @@ def exact_trigamma(log_x):
 @pytest.mark.parametrize(
     ("function", "exact"),
     [
-        (_special.log_gamma_remainder, exact_lgamma),
-        (_special.digamma_remainder, exact_digamma),
-        (_special.trigamma_remainder, exact_trigamma),
+        (special.log_gamma_remainder, exact_lgamma),
+        (special.digamma_remainder, exact_digamma),
+        (special.trigamma_remainder, exact_trigamma),
     ],
 )
 def test_gamma_remainders_equal_scipy(function, exact):
@@ -46,10 +46,10 @@ def test_gamma_remainders_equal_scipy(function, exact):
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_remainders_are_finite_and_bounded_at_the_ends(dtype):
     ends = jnp.asarray([-80.0, 80.0], dtype)
-    np.testing.assert_allclose(_special.digamma_remainder(ends), [-1, -0.5], rtol=1e-6)
-    np.testing.assert_allclose(_special.trigamma_remainder(ends), [1, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(special.digamma_remainder(ends), [-1, -0.5], rtol=1e-6)
+    np.testing.assert_allclose(special.trigamma_remainder(ends), [1, 0.5], rtol=1e-6)
     np.testing.assert_allclose(
-        _special.log_gamma_remainder(ends), [80, 0.5 * np.log(2 * np.pi) - 40], rtol=1e-6
+        special.log_gamma_remainder(ends), [80, 0.5 * np.log(2 * np.pi) - 40], rtol=1e-6
     )
 
 
@@ -57,7 +57,7 @@ def test_each_derivative_is_the_next_function():
     def slope(function):
         return jax.vmap(jax.grad(function))(jnp.asarray(LOG_X))
 
-    first, second = slope(_special.log_gamma_remainder), slope(_special.digamma_remainder)
+    first, second = slope(special.log_gamma_remainder), slope(special.digamma_remainder)
     step = 1e-5
 
     def numerical(exact):
@@ -73,17 +73,17 @@ def test_bessel_functions_equal_scipy():
     k = np.exp(log_k)
     ratio = sp.i1e(k) / sp.i0e(k)
     x = jnp.asarray(log_k)
-    np.testing.assert_allclose(_special.bessel_ratio(x), ratio, rtol=1e-10)
-    np.testing.assert_allclose(_special.log_bessel_i0e(x), np.log(sp.i0e(k)), atol=1e-10)
-    np.testing.assert_allclose(_special.bessel_gap(x), k * (1 - ratio), rtol=1e-9)
+    np.testing.assert_allclose(special.bessel_ratio(x), ratio, rtol=1e-10)
+    np.testing.assert_allclose(special.log_bessel_i0e(x), np.log(sp.i0e(k)), atol=1e-10)
+    np.testing.assert_allclose(special.bessel_gap(x), k * (1 - ratio), rtol=1e-9)
     curvature = k * k * (1 - ratio**2) - k * ratio
-    np.testing.assert_allclose(_special.bessel_curvature(x), curvature, rtol=1e-8)
+    np.testing.assert_allclose(special.bessel_curvature(x), curvature, rtol=1e-8)
 
 
 def test_bessel_functions_in_float32_meet_double_precision():
     log_k = np.linspace(-8, 12, 41)
     for name in ("bessel_ratio", "bessel_gap", "bessel_curvature", "log_bessel_i0e"):
-        function = getattr(_special, name)
+        function = getattr(special, name)
         wide = function(jnp.asarray(log_k))
         narrow = function(jnp.asarray(log_k, jnp.float32))
         np.testing.assert_allclose(narrow, wide, rtol=3e-4, atol=1e-6, err_msg=name)

@@ -7,7 +7,7 @@ import scipy.special
 import scipy.stats
 
 from fisher8_jax import families as f8
-from fisher8_jax._numerics import materialize
+from fisher8_jax._internal.numerics import materialize
 from fisher8_jax.ensembles import Mixture
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisher8_jax._trees import array_fields
+from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.heads import family_link, initial_outputs
 from fisher8_jax.heads.linen import DistributionHead
 from tests.families.table import CASES

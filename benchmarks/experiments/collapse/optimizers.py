@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax.transforms import (
+from fisher8_jax.optimizers import (
     default_max_kl,
     descend_within,
     fisher8_optimizer,

@@ -17,8 +17,8 @@ from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import stack_members, take_member
 from fisher8_jax.losses import Objective, make_objective
 from fisher8_jax.metrics import ece, nll, rmse
+from fisher8_jax.optimizers import fisher8_optimizer
 from fisher8_jax.training import Batch, Lane, Task, nnx_network, start, train_on_batches
-from fisher8_jax.transforms import fisher8_optimizer
 
 LEARNING_RATES = (1e-3, 4e-3)
 RECIPE = "fisher8_optimizer(steps)"

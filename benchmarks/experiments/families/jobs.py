@@ -34,8 +34,8 @@ from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import network_gradient
 from fisher8_jax.losses import make_objective
+from fisher8_jax.optimizers import fisher8_optimizer, network_optimizer
 from fisher8_jax.training import Apply, Batch, Lane, Task, plain_network, start, train_on_batches
-from fisher8_jax.transforms import fisher8_optimizer, network_optimizer
 
 EVALUATE_EVERY = 5
 

@@ -24,7 +24,7 @@ from benchmarks.machinery.console import console
 from benchmarks.machinery.provenance import machine, provenance
 from benchmarks.machinery.store import Store
 from fisher8_jax import Gaussian, fisher8_nll
-from fisher8_jax.transforms import scale_by_kl_radius
+from fisher8_jax.optimizers import scale_by_kl_radius
 
 ROUNDS = 15
 

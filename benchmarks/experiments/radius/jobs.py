@@ -25,13 +25,13 @@ from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
-from fisher8_jax.training import Lane, Schedule, TrainState, shuffled_rows, start, train
-from fisher8_jax.transforms import (
+from fisher8_jax.optimizers import (
     BestParams,
     fisher8_optimizer,
     scale_by_kl_radius,
     track_average,
 )
+from fisher8_jax.training import Lane, Schedule, TrainState, shuffled_rows, start, train
 
 Scores = dict[str, np.ndarray]
 

@@ -14,7 +14,7 @@ class BestParams(NamedTuple):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from fisher8_jax.transforms import BestParams
+        >>> from fisher8_jax.optimizers import BestParams
         >>> best = BestParams.start(jnp.array(0.0))
         >>> for params, held_out_nll in [(1.0, 0.7), (2.0, 0.5), (3.0, jnp.nan), (4.0, 0.6)]:
         ...     best = best.keep(jnp.array(params), held_out_nll)

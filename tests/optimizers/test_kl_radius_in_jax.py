@@ -10,8 +10,8 @@ import pytest
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from fisher8_jax.transforms import scale_by_kl_radius
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+from fisher8_jax.optimizers import scale_by_kl_radius
+from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 OPTIONS = [{}, {"exact": True}]
 

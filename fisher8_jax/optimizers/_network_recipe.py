@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax._checks import check_number, check_positive
-from fisher8_jax._numerics import AxisName
-from fisher8_jax.transforms._average import track_average
-from fisher8_jax.transforms._checks import check_steps
-from fisher8_jax.transforms._kl_radius import scale_by_kl_radius
-from fisher8_jax.transforms._recipe import bounded_radius, falling_radius, guard
+from fisher8_jax._internal.checks import check_number, check_positive
+from fisher8_jax._internal.numerics import AxisName
+from fisher8_jax.optimizers._average import track_average
+from fisher8_jax.optimizers._checks import check_steps
+from fisher8_jax.optimizers._kl_radius import scale_by_kl_radius
+from fisher8_jax.optimizers._recipe import bounded_radius, falling_radius, guard
 
 # Chosen with a damping of 0.3 on four UCI sets (Yacht, Energy, Kin8nm, Wine), by held-out NLL after
 # 100 and 500 steps. Longer budgets are bound to move no further in all than 500 steps do.
@@ -29,7 +29,7 @@ class CarriedState(NamedTuple):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from fisher8_jax.transforms import carry_momentum
+        >>> from fisher8_jax.optimizers import carry_momentum
         >>> print(carry_momentum(0.9).init(jnp.ones(2)).carried)
         [0. 0.]
     """
@@ -55,7 +55,7 @@ def carry_momentum(decay: float | Array) -> optax.GradientTransformation:
 
     Example:
         >>> import jax.numpy as jnp, optax
-        >>> from fisher8_jax.transforms import carry_momentum
+        >>> from fisher8_jax.optimizers import carry_momentum
         >>> link = carry_momentum(0.9)
         >>> state = link.init(jnp.zeros(2))
         >>> updates, state = link.update(jnp.ones(2), state)
@@ -85,7 +85,7 @@ def network_max_kl(num_steps: int | Array) -> float | Array:
     """The recipe's radius: 1 nat, or less where the whole budget would move 167 nats.
 
     Example:
-        >>> from fisher8_jax.transforms import network_max_kl
+        >>> from fisher8_jax.optimizers import network_max_kl
         >>> network_max_kl(100), network_max_kl(2000)
         (1.0, 0.25)
     """
@@ -138,7 +138,7 @@ def network_optimizer(
     Example:
         >>> import jax, jax.numpy as jnp, optax
         >>> from fisher8_jax import Gaussian, network_gradient
-        >>> from fisher8_jax.transforms import network_optimizer
+        >>> from fisher8_jax.optimizers import network_optimizer
         >>> def predict_one(params, x):
         ...     return Gaussian(jnp.sin(params["w"] * x) * params["a"], params["log_variance"])
         >>> x = jnp.linspace(0.0, 3.0, 32)

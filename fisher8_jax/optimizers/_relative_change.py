@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.numerics import at_least_float32
 
 
 def relative_change(updates: optax.Updates, params: optax.Params, typical: Array) -> Array:

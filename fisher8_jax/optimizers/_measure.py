@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from fisher8_jax._checks import check_axis_name_is_bound, check_mask
+from fisher8_jax._internal.checks import check_axis_name_is_bound, check_mask
+from fisher8_jax._internal.numerics import AxisName, at_least_float32
 from fisher8_jax._masking import zero_outside
-from fisher8_jax._numerics import AxisName, at_least_float32
 from fisher8_jax.families import Family
-from fisher8_jax.transforms._checks import check_prediction
+from fisher8_jax.optimizers._checks import check_prediction
 
 Predict = Callable[[optax.Params], Family]
 

@@ -15,16 +15,16 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax._checks import check_number, check_positive
-from fisher8_jax._numerics import AxisName
-from fisher8_jax.transforms._checks import (
+from fisher8_jax._internal.checks import check_number, check_positive
+from fisher8_jax._internal.numerics import AxisName
+from fisher8_jax.optimizers._checks import (
     check_parameters,
     check_steps,
     check_trees,
     refuse_multi_steps,
 )
-from fisher8_jax.transforms._common_moves import shorten_common_moves
-from fisher8_jax.transforms._kl_radius import scale_by_kl_radius
+from fisher8_jax.optimizers._common_moves import shorten_common_moves
+from fisher8_jax.optimizers._kl_radius import scale_by_kl_radius
 
 # Chosen on four UCI sets, at 100 steps and at 100 epochs: a short budget wants long steps, a long
 # one a bound on how far the predictions wander in all.
@@ -56,7 +56,7 @@ def default_max_change(count: chex.Numeric) -> chex.Numeric:
         count: how many updates were made before.
 
     Example:
-        >>> from fisher8_jax.transforms import default_max_change
+        >>> from fisher8_jax.optimizers import default_max_change
         >>> [float(default_max_change(count)) for count in (0, 99, 9999)]
         [0.3, 0.03, 0.003]
     """
@@ -105,7 +105,7 @@ def fisher8_optimizer(
     Example:
         >>> import jax, jax.numpy as jnp, optax
         >>> from fisher8_jax import Gaussian, fisher8_nll
-        >>> from fisher8_jax.transforms import fisher8_optimizer
+        >>> from fisher8_jax.optimizers import fisher8_optimizer
         >>> targets = jnp.array([1.0, 2.0, 3.0])
         >>> def predict(params):
         ...     return Gaussian(*jnp.broadcast_to(params[:, None], (2, 3)))
@@ -157,7 +157,7 @@ def descend_within(
     Example:
         >>> import jax.numpy as jnp
         >>> from fisher8_jax import Gaussian
-        >>> from fisher8_jax.transforms import descend_within, scale_by_kl_radius
+        >>> from fisher8_jax.optimizers import descend_within, scale_by_kl_radius
         >>> optimizer = descend_within(scale_by_kl_radius(0.02), 0.9, None)
         >>> params, predict = jnp.zeros(2), lambda mean: Gaussian(mean, jnp.zeros(2))
         >>> state = optimizer.init(params)

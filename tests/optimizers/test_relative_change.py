@@ -10,9 +10,9 @@ import pytest
 from jax import lax
 
 from fisher8_jax import Gaussian
-from fisher8_jax.transforms import default_max_change, fisher8_optimizer, scale_by_kl_radius
-from fisher8_jax.transforms._relative_change import relative_change, typical_size
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+from fisher8_jax.optimizers import default_max_change, fisher8_optimizer, scale_by_kl_radius
+from fisher8_jax.optimizers._relative_change import relative_change, typical_size
+from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 INPUTS, TARGETS = make_batch(size=16)
 predict = functools.partial(network, inputs=INPUTS)

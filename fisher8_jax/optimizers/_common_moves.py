@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.numerics import at_least_float32
 
 
 def shorten_common_moves() -> optax.GradientTransformation:
@@ -31,7 +31,7 @@ def shorten_common_moves() -> optax.GradientTransformation:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from fisher8_jax.transforms import shorten_common_moves
+        >>> from fisher8_jax.optimizers import shorten_common_moves
         >>> link = shorten_common_moves()
         >>> together, apart = jnp.ones((4, 1)), jnp.array([[1.0], [-1.0], [1.0], [-1.0]])
         >>> updates, _ = link.update({"together": together, "apart": apart}, link.init({}))

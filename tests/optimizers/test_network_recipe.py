@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from fisher8_jax import network_gradient
-from fisher8_jax.transforms import (
+from fisher8_jax.optimizers import (
     carry_momentum,
     network_max_kl,
     network_optimizer,

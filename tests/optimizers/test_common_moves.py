@@ -8,13 +8,13 @@ import numpy as np
 import optax
 import pytest
 
-from fisher8_jax.transforms import (
+from fisher8_jax.optimizers import (
     descend_within,
     fisher8_optimizer,
     scale_by_kl_radius,
     shorten_common_moves,
 )
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 
 def shorten(update):

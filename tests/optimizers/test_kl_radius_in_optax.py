@@ -10,8 +10,8 @@ import pytest
 from flax import nnx
 
 from fisher8_jax import Gaussian, fisher8
-from fisher8_jax.transforms import scale_by_kl_radius
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+from fisher8_jax.optimizers import scale_by_kl_radius
+from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 LINKS = {
     "sgd": optax.sgd(0.1),

@@ -9,9 +9,9 @@ import optax
 import pytest
 from jax import lax
 
-from fisher8_jax.transforms import fisher8_optimizer, scale_by_kl_radius
-from fisher8_jax.transforms._recipe import default_max_kl
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+from fisher8_jax.optimizers import fisher8_optimizer, scale_by_kl_radius
+from fisher8_jax.optimizers._recipe import default_max_kl
+from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 
 def train(optimizer, params, inputs, targets, steps):

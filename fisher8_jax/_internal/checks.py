@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from fisher8_jax._numerics import AxisName
+from fisher8_jax._internal.numerics import AxisName
 
 Shape = tuple[int, ...]
 Axes = int | tuple[int, ...]

@@ -9,13 +9,13 @@ import optax
 import pytest
 from jax import lax
 
-from fisher8_jax.transforms import (
+from fisher8_jax.optimizers import (
     BestParams,
     fisher8_optimizer,
     scale_by_kl_radius,
     track_average,
 )
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 
 def run(optimizer, params, gradients):

@@ -25,9 +25,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from fisher8_jax._contour import contour_tails
-from fisher8_jax._deviance import beta_deviance, exp_excess, relative_shift
-from fisher8_jax._special import log_gamma_remainder, log_rising
+from fisher8_jax._internal.contour import contour_tails
+from fisher8_jax._internal.deviance import beta_deviance, exp_excess, relative_shift
+from fisher8_jax._internal.special import log_gamma_remainder, log_rising
 
 Tails = tuple[Array, Array]
 

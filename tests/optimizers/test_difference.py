@@ -7,8 +7,8 @@ import optax
 import pytest
 
 from fisher8_jax import fisher8
-from fisher8_jax.transforms import scale_by_kl_radius
-from tests.transforms.network import fisher8_gradients, make_batch, make_params, network
+from fisher8_jax.optimizers import scale_by_kl_radius
+from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 
 def step(dtype, measure, *, factor=1.0, seed=0, **extra):

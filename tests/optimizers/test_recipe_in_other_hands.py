@@ -9,8 +9,8 @@ import optax
 import pytest
 
 from fisher8_jax import Gaussian, network_optimizer
-from fisher8_jax.transforms import fisher8_optimizer, scale_by_kl_radius
-from tests.transforms.network import exact_kl, fisher8_gradients, make_batch, make_params, network
+from fisher8_jax.optimizers import fisher8_optimizer, scale_by_kl_radius
+from tests.optimizers.network import exact_kl, fisher8_gradients, make_batch, make_params, network
 
 INPUTS, TARGETS = make_batch(size=16)
 predict = functools.partial(network, inputs=INPUTS)

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax._checks import check_number
-from fisher8_jax._numerics import at_least_float32
+from fisher8_jax._internal.checks import check_number
+from fisher8_jax._internal.numerics import at_least_float32
 
 
 class AverageState(NamedTuple):
@@ -25,7 +25,7 @@ class AverageState(NamedTuple):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from fisher8_jax.transforms import track_average
+        >>> from fisher8_jax.optimizers import track_average
         >>> state = track_average(horizon=10).init({"bias": jnp.array(1.0)})
         >>> print(state.count, state.average["bias"])
         0 1.0
@@ -51,7 +51,7 @@ def track_average(horizon: float | Array) -> optax.GradientTransformationExtraAr
 
     Example:
         >>> import jax.numpy as jnp, optax
-        >>> from fisher8_jax.transforms import track_average
+        >>> from fisher8_jax.optimizers import track_average
         >>> optimizer = optax.chain(optax.sgd(1.0), track_average(horizon=2))
         >>> params = jnp.array(0.0)
         >>> state = optimizer.init(params)

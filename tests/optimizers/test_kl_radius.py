@@ -9,9 +9,9 @@ from jax.flatten_util import ravel_pytree
 
 from fisher8_jax import Family, Gaussian
 from fisher8_jax.families._contract import family
-from fisher8_jax.transforms import scale_by_kl_radius
-from fisher8_jax.transforms._kl_radius import KLRadiusState
-from tests.transforms.network import exact_kl, fisher8_gradients, make_batch, make_params, network
+from fisher8_jax.optimizers import scale_by_kl_radius
+from fisher8_jax.optimizers._kl_radius import KLRadiusState
+from tests.optimizers.network import exact_kl, fisher8_gradients, make_batch, make_params, network
 
 
 def radius_step(max_kl, updates, params, inputs, *, where=None, **options):

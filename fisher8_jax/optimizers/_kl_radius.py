@@ -23,10 +23,10 @@ import optax
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from fisher8_jax._checks import check_positive
-from fisher8_jax._numerics import AxisName, at_least_float32
+from fisher8_jax._internal.checks import check_positive
+from fisher8_jax._internal.numerics import AxisName, at_least_float32
 from fisher8_jax.families import Family
-from fisher8_jax.transforms._checks import (
+from fisher8_jax.optimizers._checks import (
     check_measure,
     check_mode,
     check_precision,
@@ -34,14 +34,14 @@ from fisher8_jax.transforms._checks import (
     check_update_arguments,
     refuse_multi_steps,
 )
-from fisher8_jax.transforms._measure import (
+from fisher8_jax.optimizers._measure import (
     Elements,
     Linearized,
     Predict,
     mean_per_element,
     push_forward,
 )
-from fisher8_jax.transforms._relative_change import relative_change, typical_size
+from fisher8_jax.optimizers._relative_change import relative_change, typical_size
 
 # A correction aims a little inside the radius and at most halves the step.
 _AIM = 0.98
@@ -142,7 +142,7 @@ def scale_by_kl_radius(
     Example:
         >>> import jax.numpy as jnp, optax
         >>> from fisher8_jax import Gaussian
-        >>> from fisher8_jax.transforms import scale_by_kl_radius
+        >>> from fisher8_jax.optimizers import scale_by_kl_radius
         >>> def predict(params):
         ...     return Gaussian(mean=params * jnp.ones(3), log_variance=jnp.zeros(3))
         >>> optimizer = optax.chain(optax.sgd(1.0), scale_by_kl_radius(0.5))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fisher8_jax._checks import check_count
+from fisher8_jax._internal.checks import check_count
 from fisher8_jax.families import Family
 
 _USAGE = "`optimizer.update(grads, state, params, predict=lambda p: network(p, inputs))`"

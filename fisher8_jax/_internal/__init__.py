@@ -1,0 +1,1 @@
+"""Shared by several subpackages, imported by no user: checks, numerics, trees, files."""
