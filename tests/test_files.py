@@ -11,7 +11,7 @@ import time
 import pytest
 
 from fisher8_jax._internal import files
-from fisher8_jax._internal.files import lock, remove_ownerless, replacing, write_whole
+from fisher8_jax._internal.files import lock, remove_ownerless, replacing, write_atomically
 
 # The module alone, without the package and with it JAX: a writer that starts in no time.
 WRITER = """
@@ -21,7 +21,7 @@ files = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(files)
 path = pathlib.Path(sys.argv[2])
 for n in range(10**9):
-    files.write_whole(path, bytes([n % 251]) * 300_000)
+    files.write_atomically(path, bytes([n % 251]) * 300_000)
     if n == 0:
         print("began", flush=True)
 """
@@ -33,20 +33,20 @@ def names(folder):
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "cell.json"
-    write_whole(path, b"old")
+    write_atomically(path, b"old")
 
     def fail(*args):
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     assert names(tmp_path) == ["cell.json"]
     assert path.read_bytes() == b"old"
 
 
 def test_an_error_in_the_block_leaves_the_old_file(tmp_path):
-    write_whole(tmp_path / "a", b"old")
+    write_atomically(tmp_path / "a", b"old")
 
     def interrupted():
         with replacing(tmp_path / "a") as file:
@@ -62,12 +62,12 @@ def test_an_error_in_the_block_leaves_the_old_file(tmp_path):
 def test_permissions_are_those_of_a_new_file_or_of_the_old_one(tmp_path):
     before = os.umask(0o027)
     try:
-        write_whole(tmp_path / "new", b"")
+        write_atomically(tmp_path / "new", b"")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
     (tmp_path / "new").chmod(0o600)
-    write_whole(tmp_path / "new", b"secret")
+    write_atomically(tmp_path / "new", b"secret")
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
 
 
@@ -92,7 +92,7 @@ def test_a_file_taken_between_making_and_locking_is_made_again(tmp_path, monkeyp
         return lock(handle)
 
     monkeypatch.setattr(files, "lock", lock_after_a_cleaner)
-    write_whole(tmp_path / "a", b"whole")
+    write_atomically(tmp_path / "a", b"whole")
     assert len(taken) == 1
     assert names(tmp_path) == ["a"]
 
@@ -108,7 +108,7 @@ def test_a_cleaner_in_a_tight_loop_never_takes_a_living_file(tmp_path):
     cleaner.start()
     try:
         for n in range(100):
-            write_whole(tmp_path / f"{n % 3}", b"%d" % n)
+            write_atomically(tmp_path / f"{n % 3}", b"%d" % n)
     finally:
         over.set()
         cleaner.join()
@@ -122,7 +122,7 @@ def test_file_systems_without_locks_are_written_to_and_never_cleaned(tmp_path, m
 
     monkeypatch.setattr(files.fcntl, "flock", refuse)
     (tmp_path / ".fisher8-unknown.tmp").write_bytes(b"")
-    write_whole(tmp_path / "a", b"whole")
+    write_atomically(tmp_path / "a", b"whole")
     assert names(tmp_path) == [".fisher8-unknown.tmp", "a"]
 
 
@@ -140,5 +140,5 @@ def test_killed_at_twenty_moments_the_file_is_whole_and_nothing_stays(tmp_path):
         content = path.read_bytes()
         assert content == content[:1] * 300_000
         assert len(names(tmp_path)) <= 2  # what one writer left, the next one removed
-    write_whole(path, b"last")
+    write_atomically(path, b"last")
     assert names(tmp_path) == ["model"]

@@ -81,13 +81,10 @@ class Store:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a whole file or nothing, also when the process or the machine stops half-way.
+    """The library's, imported when there is a result to write: it brings JAX."""
+    from fisher8_jax import artifacts
 
-    What killed processes left in that folder is removed.
-    """
-    from fisher8_jax._internal.files import write_whole  # brings JAX: not before there is a result
-
-    write_whole(path, content)
+    artifacts.write_atomically(path, content)
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

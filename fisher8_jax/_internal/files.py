@@ -58,8 +58,23 @@ def remove_ownerless(folder: Path) -> list[Path]:
     return removed
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a whole file or nothing."""
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes a whole file or nothing, also when the process or the machine stops half-way.
+
+    A reader sees the old file or the new one. What killed writers left in the folder is removed.
+
+    Args:
+        path: replaced in one step; its folder is made if there is none.
+        content: all of it.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from fisher8_jax.artifacts import write_atomically
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
+        >>> write_atomically(path, b"{}")
+        >>> path.read_bytes()
+        b'{}'
+    """
     with replacing(path) as file:
         file.write(content)
 

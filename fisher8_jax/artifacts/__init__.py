@@ -1,5 +1,6 @@
 """What outlives a training run: scaled targets, saved models, training states that resume."""
 
+from fisher8_jax._internal.files import write_atomically as write_atomically
 from fisher8_jax.artifacts._archive import Artifact as Artifact
 from fisher8_jax.artifacts._archive import load_artifact as load_artifact
 from fisher8_jax.artifacts._archive import save_artifact as save_artifact

@@ -9,7 +9,7 @@ import chex
 import jax
 import numpy as np
 
-from fisher8_jax._internal.files import write_whole
+from fisher8_jax._internal.files import write_atomically
 from fisher8_jax.artifacts._json import Json
 
 _NAME = "checksums.json"
@@ -29,7 +29,7 @@ def write_checksums(folder: Path, leaves: list[Leaf]) -> None:
     files = {str(path.relative_to(folder)): _digest(path) for path in _files_below(folder)}
     body = {"files": files, "leaves": leaves}
     content = json.dumps({"sha256": _digest_of(body), **body}, sort_keys=True)
-    write_whole(folder / _NAME, content.encode())
+    write_atomically(folder / _NAME, content.encode())
 
 
 def has_checksums(folder: Path) -> bool:

@@ -14,7 +14,7 @@ from jax.experimental import multihost_utils
 
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax._internal.extras import needs_extra
-from fisher8_jax._internal.files import lock, write_whole
+from fisher8_jax._internal.files import lock, write_atomically
 from fisher8_jax.artifacts._checksums import (
     Leaf,
     describe,
@@ -88,7 +88,7 @@ class TrainingCheckpoints:
         )
         self._manager = ocp.CheckpointManager(self._folder, options=options)
         if self._is_writer and jax.process_index() == 0:
-            write_whole(self._folder / _RUN, json.dumps({"config": self._config}).encode())
+            write_atomically(self._folder / _RUN, json.dumps({"config": self._config}).encode())
 
     def __enter__(self) -> Self:
         return self
