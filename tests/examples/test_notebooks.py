@@ -7,7 +7,7 @@ import pytest
 nbformat = pytest.importorskip("nbformat")
 notebooks = pytest.importorskip("tests.notebooks")
 
-NAMES = {"flax_step", "table", "rivals", "diagnose", "reproduce"}  # the five ways in
+NAMES = {"flax_step", "table", "baselines", "diagnose", "reproduce"}  # the five ways in
 SMALL = 200_000  # bytes: they are in the repository with their outputs
 
 
