@@ -27,7 +27,7 @@ def uci_step_seconds(data: Path, scratch: Path) -> float:
     from benchmarks.experiments.uci import jobs as uci_jobs
     from benchmarks.experiments.uci.data import prepare
     from benchmarks.experiments.uci.plan import BUDGETS, Job
-    from fisher8_jax.training import start, train
+    from benchmarks.machinery.loop import start, train
 
     path = prepare(["energy"], data, scratch)["energy"]
     total, count = 0.0, 0
@@ -50,7 +50,7 @@ def sinusoid_step_seconds(steps: int = 500) -> float:
     """Five seeds of Fisher8 as lanes, per lane."""
     from benchmarks.experiments.sinusoid import jobs as sinusoid_jobs
     from benchmarks.experiments.sinusoid.plan import Job
-    from fisher8_jax.training import start, train
+    from benchmarks.machinery.loop import start, train
 
     job = Job("constant", "fisher8", "literal", steps, 5, steps, Path("."), Path("."))
     recipe = sinusoid_jobs.make_recipe(job)

@@ -1,4 +1,4 @@
-"""Methods of the registry as tasks of the library's training room, which trains all of them.
+"""Methods of the registry as tasks of the loop, which trains all of them.
 
 Many trainings run at once as *lanes*: each has parameters, a learning rate, a key and a *source*,
 the index of the data set (or split) it learns from. Batches are rows of the sources, drawn
@@ -17,9 +17,9 @@ from jax import Array
 from benchmarks.machinery.links import LINKS
 from benchmarks.machinery.methods import Method
 from benchmarks.machinery.networks import Network, Params, Variables
+from benchmarks.machinery.step import Task
 from fisher8_jax.losses import Objective, make_objective
 from fisher8_jax.optimizers import scale_by_kl_radius
-from fisher8_jax.training import Task
 
 OptimizerOf = Callable[[Array], optax.GradientTransformation]
 
@@ -40,7 +40,7 @@ class Recipe:
 
     @property
     def task(self) -> Task:
-        """For `fisher8_jax.training`; the same object for equal recipes, so programs are shared.
+        """For the loop; the same object for equal recipes, so programs are shared.
 
         A lane's settings are its learning rate; the schedule's factor multiplies it.
         """

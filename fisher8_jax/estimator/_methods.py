@@ -91,7 +91,7 @@ class _Radius:
     little noise need the long steps that come later.
     """
 
-    def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
+    def __call__(self, settings: Settings) -> optax.GradientTransformation:
         def radius(count: Array) -> Array:
             done = count / settings.total_steps
             growth = (done + _FIRST_STEP) / _WARM_UP
@@ -105,7 +105,7 @@ class _Radius:
 class _Adam:
     """The recipe's guard and second moments in front of a learning rate that falls to 0."""
 
-    def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
+    def __call__(self, settings: Settings) -> optax.GradientTransformation:
         def rate(count: Array) -> Array:
             return settings.size * jnp.clip(1 - count / settings.total_steps, 0, 1)
 
@@ -142,7 +142,7 @@ class _Natural:
 
     factored: bool = False
 
-    def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
+    def __call__(self, settings: Settings) -> optax.GradientTransformation:
         def radius(count: Array) -> Array:
             return settings.size * jnp.clip(1 - count / settings.total_steps, 0, 1) ** 2
 
@@ -189,7 +189,7 @@ def _nll(
 
 _NLL = _FISHER8._replace(values=_nll)
 
-_OPTIMIZERS: dict[str, Callable[[Any, Array], optax.GradientTransformation]] = {
+_OPTIMIZERS: dict[str, Callable[[Any], optax.GradientTransformation]] = {
     "radius": _Radius(),
     "adam": _Adam(),
     "adam_nll": _Adam(),

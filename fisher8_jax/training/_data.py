@@ -130,7 +130,7 @@ class Feed:
                 where = np.broadcast_to(_in_front(is_row, len(shape)), rows.shape + shape)
             else:
                 where = where & _in_front(is_row, where.ndim - rows.ndim)
-        return Batch(inputs, targets, None, where, weights)
+        return Batch(inputs, targets, where, weights)
 
 
 def _in_front(array: np.ndarray, axes: int) -> np.ndarray:

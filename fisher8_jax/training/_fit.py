@@ -9,7 +9,6 @@ import chex
 import jax
 import numpy as np
 import optax
-from jax import Array
 
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
@@ -53,7 +52,7 @@ class _Fixed:
     optimizer: optax.GradientTransformation | None
     steps: int
 
-    def __call__(self, settings: chex.ArrayTree, factor: Array) -> optax.GradientTransformation:
+    def __call__(self, settings: chex.ArrayTree) -> optax.GradientTransformation:
         return fisher8_optimizer(self.steps) if self.optimizer is None else self.optimizer
 
 
@@ -77,7 +76,7 @@ def fit(
         params: the first parameters.
         data: `(inputs, targets)`, or a `Data` with a mask and weights; examples first.
         plan: steps, batches, looks.
-        loss: a name in `LOSSES`, or an `Objective` without a memory.
+        loss: a name in `LOSSES`, or an `Objective` that keeps no state per training row.
         optimizer: an Optax transformation; by default the recipe, `fisher8_optimizer(plan.steps)`.
         seed: decides which rows are held out, the order of the others, and every random key.
         checkpoints: where to save the training; one that was killed goes on from there and ends

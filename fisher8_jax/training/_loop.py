@@ -1,12 +1,8 @@
 """The one training loop: steps in one compiled loop, lanes in one `vmap`.
 
-Batches come in one of two ways. `train_on_batches` is given the batches themselves, so one program
-serves data of any length, also data that is not in memory. `train` is given whole data sets, the
-*sources*, and the numbers of the rows of each batch. An objective with a memory needs the second,
-because its memory is renewed from the predictions for all rows when an epoch begins.
-
-The number of steps is not part of either program: chunks of a long training, and trainings of
-different length, share one.
+`train_on_batches` is given the batches themselves, so one program serves data of any length, also
+data that is not in memory. The number of steps is not part of the program: chunks of a long
+training, and trainings of different length, share one.
 """
 
 import functools
@@ -32,72 +28,28 @@ from fisher8_jax.training._step import (
 )
 
 
-class Sources(NamedTuple):
-    """Training sets, one per entry of the first axis, padded to the same number of rows.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax.training import Sources
-        >>> Sources(jnp.zeros((3, 100, 8)), jnp.zeros((3, 100))).targets.shape
-        (3, 100)
-    """
-
-    inputs: Array
-    targets: Array
-
-
-class Schedule(NamedTuple):
-    """What happens at each step; every leaf has the steps as first axis.
-
-    Example:
-        >>> import numpy as np
-        >>> from fisher8_jax.training import Schedule
-        >>> schedule = Schedule(np.zeros((5, 1, 8), int), np.zeros(5, bool), np.ones(5))
-        >>> part, steps = schedule.chunk(4, length=4)
-        >>> part.rows.shape, steps
-        ((4, 1, 8), 1)
-    """
-
-    rows: ArrayLike
-    """(steps, sources, batch): the rows of each step."""
-    new_epoch: ArrayLike
-    """(steps,): True where memories are renewed."""
-    factor: ArrayLike
-    """(steps,): given to the optimiser of every lane."""
-    where: ArrayLike | None = None
-    """Like `rows`, False for padding; None if there is none."""
-
-    def chunk(self, first: int, length: int) -> tuple["Schedule", int]:
-        """Steps from `first` on, filled up to `length`, and how many of them are to be run."""
-        part = jax.tree.map(lambda leaf: np.asarray(leaf)[first : first + length], self)
-        return pad_steps(part, length), len(part.rows)
-
-
 class TrainState(NamedTuple):
     """What changes; every leaf has the lanes as first axis, except the number of steps done.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from fisher8_jax.training import TrainState
-        >>> TrainState(jnp.zeros((2, 3)), None, (), (), jnp.array(0)).leaves.params.shape
+        >>> TrainState(jnp.zeros((2, 3)), None, (), jnp.array(0)).leaves.params.shape
         (2, 3)
     """
 
     params: Params
     variables: Variables
     optimizer: chex.ArrayTree
-    memory: chex.ArrayTree
     step: Array
 
     @property
     def leaves(self) -> Leaves:
         """Everything but the number of steps."""
-        return Leaves(*self[:4])
+        return Leaves(*self[:3])
 
 
-def start(
-    task: Task, params: Params, variables: Variables, lanes: Lane, sources: Sources | None = None
-) -> TrainState:
+def start(task: Task, params: Params, variables: Variables, lanes: Lane) -> TrainState:
     """The state before the first step.
 
     Args:
@@ -105,7 +57,6 @@ def start(
         params: first parameters, lanes first; `stack_members` makes them of separate trees.
         variables: first variables, lanes first; None if the network has none.
         lanes: settings and keys, lanes first.
-        sources: the training sets, needed by objectives with a memory.
 
     Example:
         >>> import jax, jax.numpy as jnp, optax
@@ -113,50 +64,13 @@ def start(
         >>> from fisher8_jax.losses import make_objective
         >>> from fisher8_jax.training import Lane, Task, plain_network, start
         >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
-        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
+        >>> task = Task(network, make_objective("fisher8"), optax.sgd)
         >>> lanes = Lane(jnp.array([0.1, 0.2]), jax.random.split(jax.random.key(0), 2))
         >>> int(start(task, jnp.zeros(2), None, lanes).step)
         0
     """
     params = jax.tree.map(jnp.asarray, params)
-    optimizer, memory = _start(task, params, variables, lanes, sources)
-    return TrainState(params, variables, optimizer, memory, jnp.zeros((), jnp.int32))
-
-
-def train(
-    task: Task,
-    state: TrainState,
-    sources: Sources,
-    lanes: Lane,
-    schedule: Schedule,
-    steps: int | None = None,
-) -> tuple[TrainState, Readouts]:
-    """Runs the first `steps` of `schedule` (all of them by default) in one compiled call.
-
-    The arrays of `state` are given up to the result: keep no reference to them.
-
-    Returns:
-        The new state, and the readouts of every step and lane, nan for steps not run.
-
-    Example:
-        >>> import jax, jax.numpy as jnp, optax
-        >>> from fisher8_jax import Gaussian
-        >>> from fisher8_jax.losses import make_objective
-        >>> from fisher8_jax.training import Lane, Schedule, Sources, Task
-        >>> from fisher8_jax.training import plain_network, start, train
-        >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
-        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
-        >>> lanes = Lane(jnp.array([0.1, 0.2]), jax.random.split(jax.random.key(0), 2))
-        >>> lanes = lanes._replace(source=jnp.zeros(2, int))
-        >>> sources = Sources(jnp.ones((1, 4)), jnp.full((1, 4), 3.0))
-        >>> schedule = Schedule(jnp.array([[[0, 1]], [[2, 3]]]), jnp.zeros(2, bool), jnp.ones(2))
-        >>> state = start(task, jnp.zeros(2), None, lanes, sources)
-        >>> state, readouts = train(task, state, sources, lanes, schedule)
-        >>> readouts["loss"].shape
-        (2, 2)
-    """
-    steps = np.shape(schedule.rows)[0] if steps is None else steps
-    return _train(task, state, sources, lanes, schedule, jnp.asarray(steps, jnp.int32))
+    return TrainState(params, variables, _init(task, params, lanes), jnp.zeros((), jnp.int32))
 
 
 def train_on_batches(
@@ -187,7 +101,7 @@ def train_on_batches(
         >>> from fisher8_jax.training import Batch, Lane, Task
         >>> from fisher8_jax.training import plain_network, start, train_on_batches
         >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
-        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
+        >>> task = Task(network, make_objective("fisher8"), optax.sgd)
         >>> lanes = Lane(jnp.array([0.1, 0.2]), jax.random.split(jax.random.key(0), 2))
         >>> batches = Batch(jnp.ones((5, 2, 4)), jnp.ones((5, 2, 4)))  # steps, lanes, examples
         >>> state = start(task, jnp.zeros(2), None, lanes)
@@ -210,21 +124,17 @@ def pad_steps(tree: chex.ArrayTree, length: int) -> chex.ArrayTree:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _start(task, params, variables, lanes, sources):
-    def of_lane(params, variables, lane):
-        optimizer = task.full_optimizer(lane.settings, jnp.ones(()))
-        if sources is None:
-            return optimizer.init(params), ()
-        dist, _ = task.apply(params, variables, sources.inputs[lane.source])
-        return optimizer.init(params), task.objective.init(dist)
+def _init(task, params, lanes):
+    def of_lane(params, lane):
+        return task.full_optimizer(lane.settings).init(params)
 
-    return jax.vmap(of_lane)(params, variables, lanes)
+    return jax.vmap(of_lane)(params, lanes)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _train_on_batches(task, state, lanes, batches, steps):
     def of_lane(leaves, lane, batch, step):
-        return update(task, leaves, lane, batch, jnp.ones(()), step)
+        return update(task, leaves, lane, batch, step)
 
     step_all = jax.vmap(of_lane, in_axes=(0, 0, 0, None))
 
@@ -233,18 +143,6 @@ def _train_on_batches(task, state, lanes, batches, steps):
         return step_all(state.leaves, lanes, now, state.step)
 
     return _loop(task, run, state, len(batches.targets), steps)
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _train(task, state, sources, lanes, schedule, steps):
-    step_all = jax.vmap(functools.partial(_step, task, sources), in_axes=(0, 0, None, None))
-
-    def run(state, index):
-        now = jax.tree.map(lambda leaf: leaf[index], schedule)
-        state = _refresh(task, state, sources, lanes, now.new_epoch)
-        return step_all(state.leaves, lanes, now, state.step)
-
-    return _loop(task, run, state, len(schedule.rows), steps)
 
 
 def _loop(
@@ -265,22 +163,3 @@ def _loop(
         return TrainState(*leaves, state.step + 1), written
 
     return lax.fori_loop(0, steps, body, (state, empty))
-
-
-def _refresh(task, state, sources, lanes, new_epoch):
-    def of_lane(params, variables, memory, index):
-        dist, _ = task.apply(params, variables, sources.inputs[index])
-        return task.objective.refresh(memory, dist)
-
-    def fresh(memory):
-        return jax.vmap(of_lane)(state.params, state.variables, memory, lanes.source)
-
-    return state._replace(memory=lax.cond(new_epoch, fresh, lambda memory: memory, state.memory))
-
-
-def _step(task, sources, leaves, lane, now, step):
-    """One step of one lane, on rows of its source."""
-    rows = now.rows[lane.source]
-    where = None if now.where is None else now.where[lane.source]
-    inputs, targets = (leaf[lane.source, rows] for leaf in sources)
-    return update(task, leaves, lane, Batch(inputs, targets, rows, where), now.factor, step)

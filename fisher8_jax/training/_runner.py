@@ -109,7 +109,7 @@ def train_lanes(
         >>> from fisher8_jax.training import Data, Feed, Lane, Plan, Task, make_folds
         >>> from fisher8_jax.training import plain_network, train_lanes
         >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
-        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
+        >>> task = Task(network, make_objective("fisher8"), optax.sgd)
         >>> x = np.linspace(-1, 1, 100, dtype=np.float32)
         >>> folds = make_folds(np.random.default_rng(0), 100, lanes=2, held_out=0.2)
         >>> feed = Feed(Data(x, x), folds, batch_size=16, seed=0)

@@ -44,8 +44,6 @@ class Batch(NamedTuple):
     inputs: chex.ArrayTree
     """Whatever the network takes; a tree of arrays with the examples first."""
     targets: chex.Array
-    rows: chex.Array | None = None
-    """The examples' places in the training set, for objectives with a memory."""
     where: chex.Array | None = None
     """Boolean, False for padding and missing targets; the rank of the predictions."""
     weights: chex.Array | None = None
@@ -82,10 +80,9 @@ class Task:
 
     Args:
         apply: the network, see `Apply`; `plain_network` and `nnx_network` make one.
-        objective: the loss with its state and randomness, see `make_objective` or
-            `Objective`.
-        optimizer: an Optax transformation from a lane's settings and the schedule's factor at this
-            step. Ignore the factor if the transformation counts its steps itself.
+        objective: the loss with its randomness, see `make_objective`; one that keeps no state per
+            training row.
+        optimizer: an Optax transformation from a lane's settings.
         natural: loss and natural gradient of the whole network on a batch, `(params, batch,
             settings, optimizer state) -> NetworkGradient`, as `network_gradient` computes them; the
             optimiser is told the divergence of the step (`step_kl`) and its second moments
@@ -101,14 +98,14 @@ class Task:
         >>> from fisher8_jax.losses import make_objective
         >>> from fisher8_jax.training import Task, plain_network
         >>> network = plain_network(lambda params, x: Gaussian(params * x, 0 * x))
-        >>> task = Task(network, make_objective("beta_nll"), lambda rate, factor: optax.adam(rate))
+        >>> task = Task(network, make_objective("beta_nll"), optax.adam)
         >>> task.readout_names
         ('loss',)
     """
 
     apply: Apply
     objective: Objective
-    optimizer: Callable[[Settings, Array], optax.GradientTransformation]
+    optimizer: Callable[[Settings], optax.GradientTransformation]
     natural: Callable[[Params, Batch, Settings, chex.ArrayTree], NetworkGradient] | None = None
     penalty: Callable[[Params], Array] | None = None
     average: float | None = None
@@ -122,11 +119,9 @@ class Task:
                 "`optax.add_decayed_weights` does."
             )
 
-    def full_optimizer(
-        self, settings: Settings, factor: Array
-    ) -> optax.GradientTransformationExtraArgs:
+    def full_optimizer(self, settings: Settings) -> optax.GradientTransformationExtraArgs:
         """The optimiser, and behind it the average of the parameters."""
-        optimizer = self.optimizer(settings, factor)
+        optimizer = self.optimizer(settings)
         if self.average is not None:
             optimizer = optax.chain(optimizer, track_average(self.average))
         return optax.with_extra_args_support(optimizer)
@@ -150,15 +145,13 @@ class Leaves(NamedTuple):
     Example:
         >>> import jax.numpy as jnp, optax
         >>> from fisher8_jax.training import Leaves
-        >>> Leaves(jnp.zeros(3), None, optax.sgd(0.1).init(jnp.zeros(3)), ()).params.shape
+        >>> Leaves(jnp.zeros(3), None, optax.sgd(0.1).init(jnp.zeros(3))).params.shape
         (3,)
     """
 
     params: Params
     variables: Variables
     optimizer: chex.ArrayTree
-    memory: chex.ArrayTree
-    """What the objective keeps per training row; () for most."""
 
 
 class Lane(NamedTuple):
@@ -174,21 +167,18 @@ class Lane(NamedTuple):
 
     settings: Settings
     key: Array
-    source: chex.Array | None = None
-    """The index of the data set, see `Sources`; None if batches are given."""
 
 
 def update(
-    task: Task, leaves: Leaves, lane: Lane, batch: Batch, factor: Array, step: Array
+    task: Task, leaves: Leaves, lane: Lane, batch: Batch, step: Array
 ) -> tuple[Leaves, Readouts]:
     """One step of one training on a batch that is at hand; what all loops share.
 
     Args:
         task: network, loss and optimiser.
-        leaves: parameters, variables, optimiser state and memory of one lane.
+        leaves: parameters, variables and optimiser state of one lane.
         lane: its settings and key.
         batch: the examples.
-        factor: the schedule's factor, given to `task.optimizer`.
         step: the number of steps before this one; with `lane.key` it gives the random key.
 
     Returns:
@@ -200,15 +190,15 @@ def update(
         >>> from fisher8_jax.losses import make_objective
         >>> from fisher8_jax.training import Batch, Lane, Leaves, Task, plain_network, update
         >>> network = plain_network(lambda p, x: Gaussian(p * x, jnp.zeros_like(x)))
-        >>> task = Task(network, make_objective("fisher8"), lambda rate, factor: optax.sgd(rate))
+        >>> task = Task(network, make_objective("fisher8"), optax.sgd)
         >>> params = jnp.array(0.0)
-        >>> leaves = Leaves(params, None, optax.sgd(1.0).init(params), ())
+        >>> leaves = Leaves(params, None, optax.sgd(1.0).init(params))
         >>> lane, batch = Lane(0.5, jax.random.key(0)), Batch(jnp.ones(1), jnp.array([2.0]))
-        >>> leaves, readouts = update(task, leaves, lane, batch, jnp.ones(()), jnp.array(0))
+        >>> leaves, readouts = update(task, leaves, lane, batch, jnp.array(0))
         >>> print(f"{leaves.params:.2f} {readouts['loss']:.2f}")
         0.50 2.92
     """
-    params, variables, optimizer_state, memory = leaves
+    params, variables, optimizer_state = leaves
     key = jax.random.fold_in(lane.key, step)
 
     def predict(params: Params) -> tuple[Family, Variables]:
@@ -217,10 +207,10 @@ def update(
     def loss_of(params: Params) -> tuple[Array, tuple[Family, Variables]]:
         dist, new_variables = predict(params)
         values = task.objective.values(
-            memory,
+            (),
             dist,
             batch.targets,
-            indices=batch.rows,
+            indices=None,
             key=key,
             where=batch.where,
             weights=batch.weights,
@@ -237,7 +227,7 @@ def update(
         found = task.natural(params, batch, lane.settings, optimizer_state)
         loss, gradients, dist = found.value, found.gradient, found.curvature.dist
         told = {"step_kl": found.step_kl, "moments": found.moments}
-    optimizer = task.full_optimizer(lane.settings, factor)
+    optimizer = task.full_optimizer(lane.settings)
     updates, optimizer_state = optimizer.update(
         gradients,
         optimizer_state,
@@ -248,7 +238,7 @@ def update(
     )
     params = optax.apply_updates(params, updates)
     readouts = {name: readout(dist, optimizer_state) for name, readout in task.readouts}
-    return Leaves(params, variables, optimizer_state, memory), {"loss": loss, **readouts}
+    return Leaves(params, variables, optimizer_state), {"loss": loss, **readouts}
 
 
 def score(apply: Apply, params: Params, variables: Variables, batch: Batch) -> tuple[Array, Array]:

@@ -24,9 +24,9 @@ from benchmarks.experiments.rotated_mnist.data import (
 from benchmarks.experiments.rotated_mnist.networks import MomentumSgd, make_recipe, representation
 from benchmarks.experiments.rotated_mnist.plan import PRESETS, PRIOR_GRID, SETTINGS, Job
 from benchmarks.machinery.document import to_markdown
+from benchmarks.machinery.rows import shuffled_epoch
 from benchmarks.machinery.store import Store
 from fisher8_jax import Gaussian, plots
-from fisher8_jax.training import shuffled_epoch
 
 pytestmark = pytest.mark.usefixtures("float32")
 

@@ -8,13 +8,16 @@ import numpy as np
 import optax
 import pytest
 
+from benchmarks.machinery import loop
 from benchmarks.machinery.links import LINKS
+from benchmarks.machinery.loop import Schedule, Sources, start, train, train_on_batches
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
+from benchmarks.machinery.step import Batch, Lane
 from benchmarks.machinery.training import Recipe
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.training import Lane, Schedule, Sources, _loop, shuffled_rows, start, train
 
 ROWS, FEATURES, BATCH, STEPS = 21, 3, 5, 9
 RATES = (0.01, 0.05)
@@ -193,15 +196,30 @@ def test_chunks_equal_the_whole_to_the_bit_and_share_one_program():
             state, readouts = train(recipe.task, state, sources, lanes, chunk, steps)
         return state, readouts["loss"]
 
-    before = _loop._train._cache_size()
+    before = loop._train._cache_size()
     four, losses = run_chunks(4)
-    assert _loop._train._cache_size() == before + 1
+    assert loop._train._cache_size() == before + 1
     assert np.isnan(losses[1:]).all()
     assert np.isfinite(losses[0]).all()
     nine, _ = run_chunks(9)
     assert int(four.step) == int(nine.step) == STEPS
     for a, b in zip(jax.tree.leaves(four.params), jax.tree.leaves(nine.params), strict=True):
         assert np.array_equal(a, b)
+
+
+def test_rows_of_data_sets_and_batches_at_hand_train_alike():
+    recipe = make_recipe("fisher8")
+    sources, lanes = make_sources(), make_lanes(PLACES)
+    schedule = make_schedule()._replace(factor=np.ones(STEPS, np.float32))
+    params = stack_members([first_params(recipe, fold) for fold, _ in PLACES])
+    state = start(recipe.task, jax.tree.map(jnp.copy, params), None, lanes, sources)
+    by_rows, _ = train(recipe.task, state, sources, lanes, schedule)
+    folds = np.array([fold for fold, _ in PLACES])
+    rows = np.asarray(schedule.rows)[:, folds]
+    batches = Batch(*(np.asarray(leaf)[folds[None, :, None], rows] for leaf in sources))
+    state = start(recipe.task, params, None, lanes)
+    by_batches, _ = train_on_batches(recipe.task, state, lanes, batches)
+    assert_close(by_rows.params, by_batches.params, rtol=1e-5, atol=1e-7)
 
 
 def test_the_radius_bounds_the_step():

@@ -35,9 +35,9 @@ from benchmarks.experiments.weak_lensing.simulator import (
     Simulation,
 )
 from benchmarks.machinery.document import to_markdown
+from benchmarks.machinery.step import Batch
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from fisher8_jax import Gaussian, metrics, plots
-from fisher8_jax.training import Batch
 from tests.benchmarks.conftest import SMALL_SURVEY
 
 pytestmark = pytest.mark.usefixtures("float32")

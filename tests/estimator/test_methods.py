@@ -33,11 +33,11 @@ def test_the_whole_network_s_steps_are_those_of_its_gradient(batches, factored):
     params = network.init(np.random.default_rng(1), 3, {})
     settings = Settings(jnp.float32(method.size), jnp.float32(method.damping), jnp.float32(10))
     task = make_task(network, method, average=1.0)
-    optimizer = task.full_optimizer(settings, jnp.ones(()))
-    leaves = Leaves(params, None, optimizer.init(params), ())
+    optimizer = task.full_optimizer(settings)
+    leaves = Leaves(params, None, optimizer.init(params))
     lane = Lane(settings, jax.random.key(0))
     for step, batch in enumerate(batches):
-        leaves, _ = update(task, leaves, lane, batch, jnp.ones(()), jnp.asarray(step))
+        leaves, _ = update(task, leaves, lane, batch, jnp.asarray(step))
 
     radius = scale_by_kl_radius(lambda count: method.size * (1 - count / 10) ** 2)
     by_hand = descend_within(radius, 0.0, None)

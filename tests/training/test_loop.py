@@ -16,14 +16,10 @@ from fisher8_jax.training import (
     Lane,
     Leaves,
     Plan,
-    Schedule,
-    Sources,
     Task,
     make_folds,
     plain_network,
-    shuffled_rows,
     start,
-    train,
     train_lanes,
     train_on_batches,
     update,
@@ -40,12 +36,8 @@ def predict(params, inputs):
     return Gaussian(outputs[:, 0], outputs[:, 1])
 
 
-def sgd(rate, factor):
-    return optax.sgd(rate * factor)
-
-
 NETWORK = plain_network(predict)
-TASK = Task(NETWORK, FISHER8, sgd, average=3.0)
+TASK = Task(NETWORK, FISHER8, optax.sgd, average=3.0)
 
 
 def make_data(rows=ROWS):
@@ -60,9 +52,7 @@ def make_params(lanes=LANES):
 
 
 def make_lanes(lanes=LANES):
-    return Lane(jnp.linspace(0.1, 0.2, lanes), jax.random.split(jax.random.key(0), lanes))._replace(
-        source=np.zeros(lanes, np.int32)
-    )
+    return Lane(jnp.linspace(0.1, 0.2, lanes), jax.random.split(jax.random.key(0), lanes))
 
 
 def make_feed(data=None, lanes=LANES, held_out=0.2):
@@ -111,24 +101,6 @@ def test_it_equals_a_loop_by_hand(trained):
         optimizer = jax.tree.map(lambda leaf, lane=lane: leaf[lane], state.optimizer)
         judged = TASK.judged(last, optimizer)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), judged, mean)
-
-
-def test_rows_of_sources_and_batches_at_hand_train_alike(trained):
-    """The two ways to give batches, and objectives with a memory in the first."""
-    data, lanes = make_data(), make_lanes()
-    rows, new_epoch = shuffled_rows(np.random.default_rng(0), ROWS, batch=BATCH, steps=STEPS)
-    sources = Sources(jnp.asarray(data.inputs)[None], jnp.asarray(data.targets)[None])
-    schedule = Schedule(rows[:, None], new_epoch, np.ones(STEPS))
-    state, losses = train(
-        TASK, start(TASK, make_params(), None, lanes, sources), sources, lanes, schedule
-    )
-    both = np.repeat(rows[:, None], LANES, 1)
-    batches = Batch(data.inputs[both], data.targets[both])
-    other, same = train_on_batches(TASK, start(TASK, make_params(), None, lanes), lanes, batches)
-    np.testing.assert_allclose(losses["loss"], same["loss"], rtol=1e-9)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), state.params, other.params
-    )
 
 
 def test_chunks_share_one_program_and_change_nothing(trained):
@@ -230,13 +202,13 @@ def test_a_step_of_the_whole_network_equals_the_library_s_functions():
         return network_gradient(one, params, batch.inputs, batch.targets, damping=damping)
 
     optimizer = network_optimizer(10)
-    task = Task(NETWORK, FISHER8, lambda damping, factor: optimizer, natural=natural)
+    task = Task(NETWORK, FISHER8, lambda damping: optimizer, natural=natural)
     data = make_data(8)
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0], jnp.float32), make_params(1))
     batch = Batch(*(jnp.asarray(leaf, jnp.float32) for leaf in data[:2]))
-    leaves = Leaves(params, None, optimizer.init(params), ())
+    leaves = Leaves(params, None, optimizer.init(params))
     lane, nothing = Lane(0.1, jax.random.key(0)), jnp.zeros((), jnp.int32)
-    leaves, readouts = update(task, leaves, lane, batch, jnp.ones(()), nothing)
+    leaves, readouts = update(task, leaves, lane, batch, nothing)
     step = natural(params, batch, 0.1, None)
     updates, _ = optimizer.update(
         step.gradient, optimizer.init(params), params, step_kl=step.step_kl
@@ -247,4 +219,4 @@ def test_a_step_of_the_whole_network_equals_the_library_s_functions():
 
 def test_a_penalty_beside_a_natural_gradient_is_refused():
     with pytest.raises(ValueError, match="`penalty` is part of the loss"):
-        Task(NETWORK, FISHER8, sgd, natural=lambda *_: None, penalty=lambda params: 0.0)
+        Task(NETWORK, FISHER8, optax.sgd, natural=lambda *_: None, penalty=lambda params: 0.0)

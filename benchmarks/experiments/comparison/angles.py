@@ -15,11 +15,11 @@ from benchmarks.experiments.comparison.problems import Problem, load_problem, lo
 from benchmarks.experiments.curvature.training import Predict
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian, fisher8_nll, network_gradient
-from fisher8_jax.training import shuffled_rows
 
 
 def run_angles(job: AngleJob, report: Report) -> None:

@@ -19,12 +19,14 @@ from benchmarks.experiments.comparison.plan import (
 )
 from benchmarks.experiments.comparison.problems import Problem, load_problem
 from benchmarks.experiments.curvature.training import Settings, make_task
+from benchmarks.machinery.loop import Schedule, Sources, start, train
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
+from benchmarks.machinery.step import Lane, Task
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax.metrics import nll, rmse
-from fisher8_jax.training import Lane, Schedule, Sources, Task, shuffled_rows, start, train
 
 
 def run_costs(job: CostJob, report: Report) -> None:

@@ -17,11 +17,12 @@ from benchmarks.experiments.dense.data import Scene, load_scene
 from benchmarks.experiments.dense.jobs import CHOSEN, crops, normalised, objective_of, scores_in
 from benchmarks.experiments.dense.network import UNet
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.step import Batch, Lane, Leaves, Task, update
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian, network_gradient, network_optimizer
 from fisher8_jax.curvature import ConjugateGradients
-from fisher8_jax.training import Batch, Lane, Leaves, Task, nnx_network, update
+from fisher8_jax.training import nnx_network
 
 RATES = {"adam_nll": (1e-3, 4e-3), "adam_fisher8": (1e-3, 4e-3), "network": (1.0,)}
 _COST_STEPS, _COST_ROUNDS = 2, 3

@@ -26,9 +26,10 @@ from benchmarks.experiments.curvature.plan import (
 from benchmarks.experiments.curvature.training import SILU, make_task
 from benchmarks.experiments.uci.jobs import load_prepared
 from benchmarks.experiments.uci.plan import SPLITS
+from benchmarks.machinery.loop import Schedule, Sources, TrainState, start, train
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.step import Lane, Task
 from benchmarks.machinery.store import Store
-from fisher8_jax.training import Lane, Schedule, Sources, Task, TrainState, start, train
 
 Program = Callable[[], None]
 

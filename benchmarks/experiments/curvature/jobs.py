@@ -24,22 +24,15 @@ from benchmarks.experiments.curvature.plan import (
 from benchmarks.experiments.curvature.training import ELU, SILU, Settings, make_task
 from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared, score_lanes
 from benchmarks.experiments.uci.plan import SPLITS
+from benchmarks.machinery.loop import Schedule, Sources, TrainState, start, train
 from benchmarks.machinery.networks import Mlp, Params
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.step import Lane, Task
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.training import (
-    Lane,
-    Schedule,
-    Sources,
-    Task,
-    TrainState,
-    shuffled_rows,
-    start,
-    train,
-)
 
 
 def run_steps(job: StepsJob, report: Report) -> None:

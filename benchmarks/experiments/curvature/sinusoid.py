@@ -10,15 +10,17 @@ import numpy as np
 from benchmarks.experiments.curvature.plan import SinusoidJob
 from benchmarks.experiments.curvature.training import Predict, Settings, make_task
 from benchmarks.experiments.sinusoid.plan import HIGH, LOW, NOISES, POINTS, true_mean
+from benchmarks.machinery.loop import Schedule, Sources, start, train
 from benchmarks.machinery.networks import Mlp, Params
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
+from benchmarks.machinery.step import Lane
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
 from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.training import Lane, Schedule, Sources, shuffled_rows, start, train
 
 NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)
 CHUNK = 100

@@ -23,11 +23,11 @@ from benchmarks.experiments.curvature.plan import BATCH, HELD_OUT, SELECTION
 from benchmarks.experiments.curvature.training import Predict
 from benchmarks.experiments.uci.jobs import PADDED_FEATURES, load_prepared
 from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
 from fisher8_jax import network_gradient, network_optimizer
 from fisher8_jax.curvature import SecondMoments
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.training import shuffled_rows
 
 NETWORKS = {
     "silu-2x50": Mlp((50, 50), jax.nn.silu),

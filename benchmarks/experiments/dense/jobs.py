@@ -12,13 +12,15 @@ from jax import Array
 
 from benchmarks.experiments.dense.data import Scene
 from benchmarks.experiments.dense.network import UNet
+from benchmarks.machinery.loop import start, train_on_batches
 from benchmarks.machinery.methods import METHODS, Method
+from benchmarks.machinery.step import Batch, Lane, Task
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import stack_members, take_member
 from fisher8_jax.losses import Objective, make_objective
 from fisher8_jax.metrics import ece, nll, rmse
 from fisher8_jax.optimizers import fisher8_optimizer
-from fisher8_jax.training import Batch, Lane, Task, nnx_network, start, train_on_batches
+from fisher8_jax.training import nnx_network
 
 LEARNING_RATES = (1e-3, 4e-3)
 RECIPE = "fisher8_optimizer(steps)"

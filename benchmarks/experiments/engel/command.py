@@ -24,14 +24,16 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.machinery.console import console, progress
+from benchmarks.machinery.loop import Schedule, Sources, start, train
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator
+from benchmarks.machinery.step import Lane
 from benchmarks.machinery.training import Recipe
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.training import Lane, Schedule, Sources, shuffled_rows, start, train
 
 SPLITS = 20
 TRAINING_SHARE = 0.8

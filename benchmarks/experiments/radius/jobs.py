@@ -18,10 +18,13 @@ from benchmarks.experiments.uci.jobs import (
     score_lanes,
 )
 from benchmarks.experiments.uci.plan import BATCH, BUDGETS
+from benchmarks.machinery.loop import Schedule, TrainState, start, train
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
+from benchmarks.machinery.step import Lane
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
@@ -31,7 +34,6 @@ from fisher8_jax.optimizers import (
     scale_by_kl_radius,
     track_average,
 )
-from fisher8_jax.training import Lane, Schedule, TrainState, shuffled_rows, start, train
 
 Scores = dict[str, np.ndarray]
 

@@ -18,14 +18,16 @@ from benchmarks.experiments.rotated_mnist.networks import (
 )
 from benchmarks.experiments.rotated_mnist.plan import BATCH, PRIOR_GRID, SETTINGS, Job
 from benchmarks.machinery.checkpoints import resumed
+from benchmarks.machinery.loop import Schedule, Sources, TrainState, start, train
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.rows import shuffled_epoch
 from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.step import Lane
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
 from fisher8_jax.ensembles import stack_members
 from fisher8_jax.metrics import ece, nll, rmse
-from fisher8_jax.training import Lane, Schedule, Sources, TrainState, shuffled_epoch, start, train
 
 VALIDATION_SHARE = 0.1
 EVALUATIONS = 20

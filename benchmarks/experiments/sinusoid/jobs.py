@@ -23,15 +23,17 @@ from benchmarks.experiments.sinusoid.plan import (
     true_mean,
 )
 from benchmarks.machinery.checkpoints import resumed
+from benchmarks.machinery.loop import Schedule, Sources, start, train
 from benchmarks.machinery.networks import Mlp, spread_over
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.step import Lane
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
 from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.training import Lane, Schedule, Sources, shuffled_rows, start, train
 
 NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)
 BALL = 0.5

@@ -13,25 +13,18 @@ from jax import Array
 from benchmarks.experiments.uci import data as uci_data
 from benchmarks.experiments.uci.plan import BATCH, BUDGETS, SPLITS, Job
 from benchmarks.machinery.links import LINKS
+from benchmarks.machinery.loop import Schedule, Sources, TrainState, start, train
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
+from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.step import Apply, Lane
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import OptimizerOf, Recipe
 from benchmarks.machinery.workers import Report
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.training import (
-    Apply,
-    Lane,
-    Schedule,
-    Sources,
-    TrainState,
-    shuffled_rows,
-    start,
-    train,
-)
 
 # Every set is padded to these shapes, so that a method compiles once for all of them.
 PADDED_FEATURES = 16

@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
 from benchmarks.experiments.weak_lensing.data import Maps, Scales
-from fisher8_jax.training import Batch
+from benchmarks.machinery.step import Batch
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")

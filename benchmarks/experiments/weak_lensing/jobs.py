@@ -35,12 +35,12 @@ from benchmarks.machinery.checkpoints import resumed
 from benchmarks.machinery.links import LINKS
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
+from benchmarks.machinery.step import Batch, Lane, Leaves, update
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
 from fisher8_jax.metrics import coverage, nll, rmse
-from fisher8_jax.training import Batch, Lane, Leaves, update
 
 ONE_SIGMA = math.erf(1 / math.sqrt(2))
 # The published losses add the targets up, the training loop averages over them.
