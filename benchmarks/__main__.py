@@ -1,19 +1,17 @@
 """`python -m benchmarks NAME [options]`; the names are those of `registry.py`."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
+from benchmarks.machinery.threads import use_one_thread
 from benchmarks.registry import BENCHMARKS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line, imports the one module it names and runs it."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    # Before anything loads it: threads of OpenBLAS that wait for each other on busy cores make a
-    # small factorisation ten times as expensive.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    use_one_thread()
     if not argv or argv[0] in ("-h", "--help"):
         print(_overview())
         return 0 if argv else 2

@@ -1,10 +1,12 @@
-"""Where a result comes from: command, versions, machine, memory."""
+"""Where a result comes from: command, threads, versions, machine, memory."""
 
 import importlib.metadata
 import os
 import platform
 import resource
 from typing import Any
+
+from benchmarks.machinery.threads import xla_threads
 
 RECORDED_PACKAGES = ("jax", "jaxlib", "optax", "numpy")
 
@@ -17,7 +19,11 @@ def provenance(command: str) -> dict[str, Any]:
             part of; so an interrupted and resumed run leaves the same bytes.
     """
     versions = {name: importlib.metadata.version(name) for name in RECORDED_PACKAGES}
-    return {"command": command, "versions": {"python": platform.python_version(), **versions}}
+    return {
+        "command": command,
+        "threads": xla_threads(),
+        "versions": {"python": platform.python_version(), **versions},
+    }
 
 
 def machine() -> dict[str, Any]:

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.machinery.provenance import peak_memory_bytes
+from benchmarks.machinery.threads import use_one_thread
 
 Report = Callable[[float], None]
 Job = Callable[[Any, Report], None]
@@ -128,7 +129,7 @@ def _settle(core: int, lifeline: Connection, amounts: Any) -> None:
     """The first thing a worker does."""
     global _amounts
     _amounts = amounts
-    # Before JAX is imported: it sizes its thread pool by the cores it may use.
+    use_one_thread()
     os.sched_setaffinity(0, {core})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_leave_with, args=(lifeline,), daemon=True).start()

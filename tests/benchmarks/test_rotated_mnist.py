@@ -231,6 +231,25 @@ def test_interrupted_training_ends_with_the_same_numbers(small_problem, tmp_path
     assert not (tmp_path / "broken").exists()
 
 
+def test_long_trainings_record_feature_accuracy_on_the_way(small_problem, tmp_path, monkeypatch):
+    monkeypatch.setattr(rotated_mnist_jobs, "CURVE_EPOCHS", 2)
+    monkeypatch.setattr(rotated_mnist_jobs, "CURVE_ROWS", 200)
+    monkeypatch.setattr(rotated_mnist_jobs, "load_problem", lambda *names: small_problem)
+    job = make_job(tmp_path)
+    rotated_mnist_jobs.run_job(job, lambda amount: None)
+    result = Store(tmp_path / "results").read(job.cell, job.spec)
+    recipe = make_recipe("fisher8", prior=0.0, rows=300)
+    folder = tmp_path / "again"
+    state, history = rotated_mnist_jobs.fit(
+        job, recipe, small_problem, None, folder, lambda amount: None
+    )
+    params = jax.tree.map(lambda leaf: leaf[0], state.params)
+    last = rotated_mnist_jobs.probe("fisher8", params, small_problem, rows=200)
+    assert result["history"]["features"] == history.features.tolist()
+    assert result["history"]["features"][-1] == last
+    assert last != result["feature_accuracy"]  # that one learns from all rows
+
+
 def test_prior_is_chosen_by_the_held_out_part(small_problem, tmp_path, monkeypatch):
     job = make_job(tmp_path, method="beta_nll", prior=None)
     losses = dict(

@@ -1,14 +1,19 @@
+import functools
 import os
+import subprocess
+import sys
 
 import pytest
 
+from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.workers import _next_job, _stretches, run_jobs
 
 
 def write_core(job, report):
     """Leaves a file with the cores that this process may use."""
     folder, name = job
-    (folder / name).write_text(f"{os.getpid()} {sorted(os.sched_getaffinity(0))}")
+    cores = sorted(os.sched_getaffinity(0))
+    (folder / name).write_text(f"{os.getpid()} {cores} {provenance('x')['threads']}")
     report(2.0)
 
 
@@ -24,9 +29,34 @@ def test_two_processes_do_all_jobs_on_a_core_each(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"job{i}" for i in range(5)]
     assert sum(reported) == 10
     assert peak > 2**20
-    words = [p.read_text().split(" ", 1) for p in tmp_path.iterdir()]
-    assert str(os.getpid()) not in {pid for pid, _ in words}
-    assert all(len(cores.strip("[]").split(",")) == 1 for _, cores in words)
+    words = [p.read_text().split() for p in tmp_path.iterdir()]
+    assert str(os.getpid()) not in {pid for pid, _, _ in words}
+    assert all(len(cores.strip("[]").split(",")) == 1 for _, cores, _ in words)
+    assert {threads for *_, threads in words} == {"1"}
+
+
+_SUMS = """
+import hashlib, sys
+from benchmarks.machinery.threads import use_one_thread
+if "one" in sys.argv:
+    use_one_thread()
+import jax, jax.numpy as jnp, numpy as np
+a = jax.random.normal(jax.random.key(0), (1024, 784), "float32")
+b = jax.random.normal(jax.random.key(1), (784, 512), "float32")
+print(hashlib.sha256(np.asarray(jax.jit(lambda a, b: (a @ b).T @ a)(a, b))).hexdigest())
+"""
+
+
+def test_one_thread_gives_the_same_bits_on_any_number_of_cores():
+    """Pinned to a core and on all of them; without the setting these differ on two cores."""
+
+    def bits(cores, *words):
+        pin = functools.partial(os.sched_setaffinity, 0, cores)
+        command = [sys.executable, "-c", _SUMS, *words]
+        return subprocess.run(command, check=True, capture_output=True, preexec_fn=pin).stdout
+
+    cores = os.sched_getaffinity(0)
+    assert bits({min(cores)}, "one") == bits(cores, "one") == bits({min(cores)})
 
 
 def test_one_worker_is_this_process(tmp_path):

@@ -31,6 +31,9 @@ from fisher8_jax.metrics import ece, nll, rmse
 
 VALIDATION_SHARE = 0.1
 EVALUATIONS = 20
+# Trainings of at least so many epochs also record feature accuracy as they go, from a regression on
+# so many training images: on all of them it would cost as much as the training.
+CURVE_EPOCHS, CURVE_ROWS = 20, 10_000
 
 
 class History(NamedTuple):
@@ -39,6 +42,11 @@ class History(NamedTuple):
     loss: np.ndarray  # (epochs,), mean training loss
     epoch: np.ndarray  # (evaluations,)
     scores: np.ndarray  # (evaluations, 3): RMSE, NLL, ECE on the test part
+    features: np.ndarray | None  # (evaluations,), feature accuracy in percent; of long trainings
+
+    def as_result(self) -> dict[str, np.ndarray]:
+        """What is stored of it."""
+        return {name: values for name, values in self._asdict().items() if values is not None}
 
 
 def run_job(job: Job, report: Report) -> None:
@@ -55,7 +63,7 @@ def run_job(job: Job, report: Report) -> None:
         "feature_accuracy": probe(job.method, params, problem),
         "prior": prior,
         "target_scale": problem.scale,
-        "history": history._asdict(),
+        "history": history.as_result(),
     }
     Store(job.results).write(
         job.cell, spec=job.spec, result=result, provenance=provenance(job.command)
@@ -127,14 +135,16 @@ def fit(
             schedule = epoch_schedule(job, len(inputs), epoch)
             state, readouts = train(recipe.task, state, sources, lanes, schedule)
             # A copy, because the old one may still be on its way to disk.
-            history = History(*(np.array(leaf) for leaf in history))
+            history = jax.tree.map(np.array, history)
             history.loss[epoch] = np.mean(readouts["loss"])
             report(1)
             if epoch + 1 in history.epoch:
                 params = jax.tree.map(lambda leaf: leaf[0], state.params)
                 index = int(np.flatnonzero(history.epoch == epoch + 1)[0])
                 history.scores[index] = evaluate(job, recipe, params, problem)
-                save((state, history), epoch + 1)
+                if history.features is not None:
+                    history.features[index] = probe(job.method, params, problem, rows=CURVE_ROWS)
+            save((state, history), epoch + 1)
     return state, history
 
 
@@ -178,13 +188,21 @@ def _predict(recipe, params, inputs):
     return recipe.predict(params, None, inputs)[0]
 
 
-def probe(method: str, params: Any, problem: Problem) -> float:
-    """Percent of test digits that a logistic regression on the representation gets right."""
+def probe(method: str, params: Any, problem: Problem, *, rows: int | None = None) -> float:
+    """Percent of test digits that a logistic regression on the representation gets right.
+
+    Args:
+        method: decides which layer is the representation.
+        params: the network's parameters.
+        problem: images and digits.
+        rows: how many training images the regression learns from; None for all.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     features: Callable[[Any], np.ndarray] = lambda x: np.asarray(_represent(method, params, x))  # noqa: E731
-    train_features, test_features = features(problem.train.inputs), features(problem.test.inputs)
+    train_features, labels = features(problem.train.inputs[:rows]), problem.train.labels[:rows]
+    test_features = features(problem.test.inputs)
     if not (np.isfinite(train_features).all() and np.isfinite(test_features).all()):
         return float("nan")
     shift, scale = train_features.mean(0), train_features.std(0)
@@ -192,7 +210,7 @@ def probe(method: str, params: Any, problem: Problem) -> float:
     with warnings.catch_warnings():
         # It stops on the limit of iterations, as in the published protocol.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = LogisticRegression().fit((train_features - shift) / scale, problem.train.labels)
+        model = LogisticRegression().fit((train_features - shift) / scale, labels)
     return 100 * float(model.score((test_features - shift) / scale, problem.test.labels))
 
 
@@ -206,5 +224,8 @@ def _empty_history(epochs: int) -> History:
     points = np.unique(np.append(np.arange(every, epochs + 1, every), epochs))
     points = points[points > 0]
     return History(
-        np.full(epochs, np.nan), points.astype(np.int32), np.full((len(points), 3), np.nan)
+        loss=np.full(epochs, np.nan),
+        epoch=points.astype(np.int32),
+        scores=np.full((len(points), 3), np.nan),
+        features=np.full(len(points), np.nan) if epochs >= CURVE_EPOCHS else None,
     )

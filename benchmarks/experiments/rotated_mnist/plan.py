@@ -49,7 +49,7 @@ HYPERPARAMETERS: dict[str, dict[str, float]] = {
 }
 
 
-_BOUNDED = choose(("beta_nll", "beta_nll_1", "faithful"), link="bounded_softplus_variance")
+_BOUNDED = choose(("nll", "beta_nll", "beta_nll_1", "faithful"), link="bounded_softplus_variance")
 _LINEAR = choose(("fisher8", "nll"), link="log_variance")
 _RADIUS = {**HYPERPARAMETERS["fisher8_radius"], "radius_mode": "target"}
 
@@ -66,6 +66,8 @@ SETTINGS = {
     "natural_nll": Setting(
         METHODS["natural_nll"], 0.1, "cosine", 100.0, True, paper="natural_nll_kfac"
     ),
+    # Not in the published table: what the loop of the next three does with beta of 0.
+    "nll": Setting(_BOUNDED["nll"], 0.1, "constant", 100.0, True),
     "beta_nll": Setting(_BOUNDED["beta_nll"], 0.1, "constant", 100.0, True, paper="beta_nll_0.5"),
     "beta_nll_1": Setting(
         _BOUNDED["beta_nll_1"], 0.1, "constant", 100.0, True, paper="beta_nll_1.0"
