@@ -1,14 +1,19 @@
-"""Tables of any kind as columns of three kinds: numbers, categories, times.
+"""Data frames of any package as columns of numbers, times, categories and strings.
 
-pandas and polars are never imported: a frame can only come from a program that has done so.
+narwhals reads pandas, polars, pyarrow, modin and cuDF through one interface and imports none of
+them.
 """
 
-import sys
+import datetime
+import decimal
+import numbers
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 
-Kind = Literal["number", "category", "time"]
+DType = Literal["number", "time", "category", "string"]
 
 # A matrix of numbers, or a data frame of a package that is not imported here.
 Table: TypeAlias = Any
@@ -17,94 +22,101 @@ Table: TypeAlias = Any
 MISSING = "\0missing"
 
 
-class Column(NamedTuple):
-    """One column.
+class TableColumn(NamedTuple):
+    """One column as it was stored.
 
     Attributes:
         name: for error messages.
-        kind: what it holds.
+        dtype: what it holds; "category" if the frame says so, "string" for other words.
         values: float64 with nan where missing (times in seconds), or strings with `MISSING`.
     """
 
     name: str
-    kind: Kind
+    dtype: DType
     values: np.ndarray
+
+    @property
+    def is_missing(self) -> np.ndarray:
+        """Which rows have no value."""
+        return self.values == MISSING if self.values.dtype == object else np.isnan(self.values)
 
 
 def is_frame(table: Table) -> bool:
-    """Whether `table` is a data frame of pandas or polars."""
-    return _is_from("pandas", table) or _is_from("polars", table)
+    """Whether `table` is a data frame; a lazy one is refused."""
+    try:
+        found = nw.from_native(table, pass_through=True)
+    except DuplicateError as error:
+        raise ValueError(f"`X` has columns of the same name. Rename them. ({error})") from None
+    if isinstance(found, nw.LazyFrame):
+        raise TypeError("`X` is a lazy frame. Call its `collect()` first.")
+    return isinstance(found, nw.DataFrame)
 
 
-def columns_of_frame(frame: Table) -> list[Column]:
+def columns_of_frame(frame: Table) -> list[TableColumn]:
     """The columns of a data frame."""
-    read = _read_polars if _is_from("polars", frame) else _read_pandas
-    return [read(str(name), frame[name]) for name in frame.columns]
+    return [_read(series) for series in nw.from_native(frame, eager_only=True).iter_columns()]
 
 
-def columns_of_array(array: np.ndarray) -> list[Column]:
+def columns_of_array(array: np.ndarray) -> list[TableColumn]:
     """The columns of a matrix of numbers."""
-    return [Column(f"x{index}", "number", array[:, index]) for index in range(array.shape[1])]
+    return [TableColumn(f"x{index}", "number", column) for index, column in enumerate(array.T)]
 
 
-def _is_from(package: str, table: Table) -> bool:
-    module = sys.modules.get(package)
-    return module is not None and isinstance(table, module.DataFrame)
+def _read(series: Any) -> TableColumn:
+    name, dtype = str(series.name), series.dtype
+    if dtype == nw.Boolean or dtype.is_numeric():
+        return _number(name, series.cast(nw.Float64).to_numpy())
+    if dtype == nw.Date:
+        series = series.cast(nw.Datetime("us"))
+    if dtype in (nw.Date, nw.Datetime):
+        return TableColumn(name, "time", _seconds(series.dt.timestamp("us")))
+    if dtype == nw.Duration:
+        return TableColumn(name, "number", _seconds(series.dt.total_microseconds()))
+    is_missing = series.is_null().to_numpy().astype(bool)
+    if dtype in (nw.Categorical, nw.Enum):
+        return TableColumn(name, "category", _words(series.to_list(), is_missing))
+    return _objects(name, series.to_list(), is_missing)
 
 
-def _read_pandas(name: str, series: Any) -> Column:
-    types = sys.modules["pandas"].api.types
-    if types.is_bool_dtype(series.dtype) or types.is_numeric_dtype(series.dtype):
-        return _number(name, series.to_numpy(dtype=np.float64, na_value=np.nan))
-    is_missing = series.isna().to_numpy(dtype=bool)
-    if types.is_datetime64_any_dtype(series.dtype):
-        if series.dt.tz is not None:
-            series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        return _time(name, series.to_numpy(dtype="datetime64[ns]"), is_missing)
-    if types.is_timedelta64_dtype(series.dtype):
-        return _duration(name, series.to_numpy(dtype="timedelta64[ns]"), is_missing)
-    return _objects(name, series.astype(object).to_numpy(), is_missing)
-
-
-def _read_polars(name: str, series: Any) -> Column:
-    polars = sys.modules["polars"]
-    dtype = series.dtype
-    if dtype == polars.Boolean or dtype.is_numeric():
-        return _number(name, series.cast(polars.Float64).fill_null(float("nan")).to_numpy())
-    is_missing = series.is_null().to_numpy()
-    if dtype in (polars.Date, polars.Datetime):
-        stamps = series.cast(polars.Datetime("us")).to_physical().fill_null(0).to_numpy()
-        return _time(name, stamps.astype("datetime64[us]"), is_missing)
-    if dtype == polars.Duration:
-        lengths = series.cast(polars.Duration("us")).to_physical().fill_null(0).to_numpy()
-        return _duration(name, lengths.astype("timedelta64[us]"), is_missing)
-    return _objects(name, np.array(series.to_list(), dtype=object), is_missing)
-
-
-def _number(name: str, values: np.ndarray) -> Column:
+def _number(name: str, values: np.ndarray) -> TableColumn:
+    values = np.asarray(values, np.float64)
     if np.isinf(values).any():
         raise ValueError(
             f"Column {name!r} of `X` contains infinity. Replace it by a finite number or by nan, "
             "which counts as missing."
         )
-    return Column(name, "number", np.asarray(values, np.float64))
+    return TableColumn(name, "number", values)
 
 
-def _time(name: str, stamps: np.ndarray, is_missing: np.ndarray) -> Column:
-    seconds = stamps.astype("datetime64[us]").astype(np.int64) / 1e6
-    return Column(name, "time", np.where(is_missing, np.nan, seconds))
+def _seconds(microseconds: Any) -> np.ndarray:
+    return microseconds.cast(nw.Float64).to_numpy() / 1e6
 
 
-def _duration(name: str, lengths: np.ndarray, is_missing: np.ndarray) -> Column:
-    seconds = lengths.astype("timedelta64[us]").astype(np.int64) / 1e6
-    return Column(name, "number", np.where(is_missing, np.nan, seconds))
+def _objects(name: str, values: list[Any], is_missing: np.ndarray) -> TableColumn:
+    """Python objects: numbers and times stay what they are, anything else is its text."""
+    known = [value for value, missing in zip(values, is_missing, strict=True) if not missing]
+    for types, read in _READERS.items():
+        if known and all(isinstance(value, types) for value in known):
+            column = np.full(len(values), np.nan)
+            column[~is_missing] = [read(value) for value in known]
+            return _number(name, column) if read is float else TableColumn(name, "time", column)
+    return TableColumn(name, "string", _words(values, is_missing))
 
 
-def _objects(name: str, values: np.ndarray, is_missing: np.ndarray) -> Column:
-    """Numbers in a column of objects stay numbers; anything else is a category by its text."""
-    known = values[~is_missing]
-    if len(known) and all(isinstance(value, int | float | np.number) for value in known):
-        filled = np.where(is_missing, np.nan, values)
-        return _number(name, filled.astype(np.float64))
-    text = np.array([str(value) for value in values], dtype=object)
-    return Column(name, "category", np.where(is_missing, MISSING, text))
+def _words(values: list[Any], is_missing: np.ndarray) -> np.ndarray:
+    words = np.empty(len(values), dtype=object)
+    words[:] = [str(value) for value in values]
+    return np.where(is_missing, MISSING, words)
+
+
+def timestamp(moment: datetime.date) -> float:
+    """Seconds since 1970; a time without a zone counts as UTC."""
+    if not isinstance(moment, datetime.datetime):
+        moment = datetime.datetime.combine(moment, datetime.time())
+    return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+
+
+_READERS: dict[Any, Any] = {
+    (numbers.Real, decimal.Decimal, np.bool_): float,
+    (datetime.date,): timestamp,
+}

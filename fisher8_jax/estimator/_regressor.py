@@ -24,8 +24,8 @@ from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._display import ShowsResults
 from fisher8_jax.estimator._families import check_support, choose_likelihoods, find_likelihood
 from fisher8_jax.estimator._frames import (
-    Column,
     Table,
+    TableColumn,
     columns_of_array,
     columns_of_frame,
     is_frame,
@@ -313,7 +313,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
 
     def _present(
         self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[list[Column], np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[list[TableColumn], np.ndarray, np.ndarray, np.ndarray]:
         """Checked columns, targets, which of these are there, and weights of mean 1.
 
         Rows without a target or without weight are left out.
@@ -335,7 +335,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
 
     def _check_data(
         self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[list[Column], np.ndarray, np.ndarray]:
+    ) -> tuple[list[TableColumn], np.ndarray, np.ndarray]:
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
@@ -355,7 +355,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         columns = self._columns(X, reset=False)
         return self.encoder_.transform(columns), self.encoder_.outside(columns)
 
-    def _columns(self, X: Table, *, reset: bool) -> list[Column]:
+    def _columns(self, X: Table, *, reset: bool) -> list[TableColumn]:
         """The checked columns of a table."""
         check_unmasked("X", X)
         if is_frame(X):
@@ -382,7 +382,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             self.variance_factor_ = variance_factor(network, likelihood, params, rows)
         self.params_ = scale_variances(network, likelihood, params, self.variance_factor_)
 
-    def _moments_of(self, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
+    def _moments_of(self, columns: list[TableColumn]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation for columns that are checked already."""
         rows = self.encoder_.transform(columns), self.encoder_.outside(columns)
         mean, std, _, _ = in_blocks(predict_moments, self._network(), self.params_, *rows)

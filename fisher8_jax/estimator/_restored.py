@@ -10,7 +10,6 @@ from fisher8_jax.artifacts import ArtifactError
 from fisher8_jax.estimator._checks import check_hidden
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._families import LIKELIHOODS
-from fisher8_jax.estimator._frames import Column
 from fisher8_jax.estimator._methods import METHODS
 from fisher8_jax.estimator._network import link_of
 
@@ -52,10 +51,7 @@ def _check_columns(estimator: Any) -> int:
         len(names) != count or not all(isinstance(name, str) for name in names)
     ):
         raise ArtifactError(f"feature_names are no {count} names.")
-    columns = [
-        Column(str(index), kind, np.array([""]) if kind == "category" else np.zeros(1))
-        for index, kind in enumerate(encoder.kinds)
-    ]
+    columns = encoder.example()
     row, outside = encoder.transform(columns), encoder.outside(columns)
     if not (np.isfinite(row).all() and np.isfinite(outside).all()):
         raise ArtifactError("encoder makes numbers that are not finite.")
