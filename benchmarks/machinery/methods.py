@@ -42,7 +42,7 @@ class Method:
 # The first five are the published ones, each with its authors' head.
 METHODS = {
     "unit_variance": Method("Unit variance", "unit_variance", "unit_variance"),
-    "nll": Method("NLL", "gaussian_nll"),
+    "nll": Method("NLL", "nll"),
     "beta_nll": Method("beta-NLL 0.5", "beta_nll", "softplus_variance", (("beta", 0.5),)),
     "faithful": Method("Faithful", "faithful", severs_trunk=True),
     "fisher8": Method("Fisher8", "fisher8"),

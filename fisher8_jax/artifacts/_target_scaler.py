@@ -92,7 +92,8 @@ class TargetScaler:
     def unscale(self, dist: SomePredictive) -> SomePredictive:
         """A predicted distribution, or a mixture of several, in the units of the data.
 
-        Counts, classes, shares and angles have units of their own: there an error says so.
+        Counts, classes and shares have units of their own: there an error says so. Angles can be
+        turned if the scale is 1.
         """
         if not isinstance(dist, Predictive):
             raise TypeError(
@@ -101,7 +102,8 @@ class TargetScaler:
             )
         targets = jax.ShapeDtypeStruct(dist.batch_shape + dist.event_shape, dist.mean.dtype)
         shift = None if self.shift is None else self._like(self.shift, targets)
-        return dist.unscale(shift, self._like(self.scale, targets))
+        is_one = not isinstance(self.scale, jax.core.Tracer) and np.all(np.equal(self.scale, 1))
+        return dist.unscale(shift, None if is_one else self._like(self.scale, targets))
 
     def _like(self, constant: Any, values: Array | jax.ShapeDtypeStruct) -> Array:
         """`constant` in front of every row of `values`, without guessing axes."""

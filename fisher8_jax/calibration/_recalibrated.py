@@ -54,12 +54,8 @@ class Recalibrated(Predictive):
         return ()
 
     @property
-    def is_discrete(self) -> bool:
-        return self.base.is_discrete
-
-    @property
-    def is_circular(self) -> bool:
-        return self.base.is_circular
+    def _origin(self) -> Predictive:
+        return self.base._origin
 
     def is_finite(self) -> Array:
         """Where the original prediction and the map are finite."""

@@ -1,7 +1,6 @@
 """A model from a file, and what to expect of it from cross-validation."""
 
 import argparse
-import dataclasses
 import math
 from typing import Any
 
@@ -25,7 +24,7 @@ from fisher8_jax.estimator import (
     Prediction,
     permutation_importance,
 )
-from fisher8_jax.metrics import Bootstrap, Evaluation, evaluate
+from fisher8_jax.metrics import Bootstrap, evaluate
 
 _RESAMPLES = 400
 
@@ -95,7 +94,7 @@ def cross_validate(
         model=model,
         prediction=Prediction(joined, scaler),
         predicted_targets=values[order],
-        scores=_in_units_of_data(scores, float(scaler.scale)),
+        scores=scores.unscale(float(scaler.scale)),
         importance=_mean_importance(importances),
         diagnosis=doctor(joined, standard),
     )
@@ -110,18 +109,6 @@ def join_rows(parts: list[Mixture]) -> Mixture:
         for part, number in zip(parts, numbers, strict=True)
     ]
     return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves, axis=1)), *repeated)
-
-
-def _in_units_of_data(scores: Evaluation, scale: float) -> Evaluation:
-    """Scores of predictions that were divided by `scale`, as NumPy arrays in float64."""
-    linear = ("rmse", "mae", "crps", "sharpness", "interval_width", "interval_score")
-    changed: dict[str, Any] = {
-        name: np.asarray(getattr(scores, name), np.float64) * scale for name in linear
-    }
-    changed["nll"] = np.asarray(scores.nll, np.float64) + np.log(scale)
-    for name, bound in (("lower", scores.lower), ("upper", scores.upper)):
-        changed[name] = None if bound is None else _in_units_of_data(bound, scale)
-    return dataclasses.replace(scores, **changed)
 
 
 def _mean_importance(found: list[Importance]) -> Importance:

@@ -1,6 +1,5 @@
 """Another family that would explain the same targets better, and how a spread is repaired."""
 
-import dataclasses
 import math
 
 import jax
@@ -11,66 +10,48 @@ from jax import Array
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.families import (
     Gaussian,
+    Laplace,
     LowRankGaussian,
     MultivariateGaussian,
     NegativeBinomial,
     Poisson,
     Predictive,
+    StudentT,
+    StudentTLearnedDf,
     ZeroInflatedPoisson,
 )
 
 _DEGREES_OF_FREEDOM = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0)
 
-_NORMAL = (Gaussian, MultivariateGaussian, LowRankGaussian)
+_LIGHT_TAILS = (Gaussian, MultivariateGaussian, LowRankGaussian, Laplace)
 
 
-@dataclasses.dataclass(frozen=True)
-class FamilyFacts:
-    """What advice has to know about the family of the predictions.
-
-    Args:
-        name: of the class.
-        is_ordered: whether targets are larger or smaller than the mean in a meaningful way.
-        is_scalable: whether the standard deviations can be multiplied by a factor.
-        is_normal: whether every target is predicted to be normal.
-        is_poisson: whether counts are predicted without a spread of their own.
-        is_discrete: whether targets are counts or classes.
-        has_location: whether a mean and a scale can be moved freely, as scaled targets need.
-    """
-
-    name: str
-    is_ordered: bool
-    is_scalable: bool
-    is_normal: bool
-    is_poisson: bool
-    is_discrete: bool
-    has_location: bool
-
-    @classmethod
-    def of(cls, dist: Predictive) -> "FamilyFacts":
-        """What the contract of the predictions says about them."""
-        has_location = dist.units == "shift and scale"
-        return cls(
-            name=type(dist).__name__,
-            # Else the mean is no value that a target could be expected to be near to.
-            is_ordered=dist.support not in ("classes", "angles"),
-            is_scalable=has_location and not dist.event_shape,
-            is_normal=isinstance(dist, _NORMAL),
-            is_poisson=isinstance(dist, Poisson),
-            is_discrete=dist.is_discrete,
-            has_location=has_location,
+def recalibrate(dist: Predictive, factor: float) -> str:
+    """How to repair the spread of trained predictions."""
+    if dist.can_scale_variance:
+        return (
+            f"Multiply the predicted standard deviations by {factor:.3g} (fit the factor on "
+            "held-out data with `calibration.VarianceScaling`)"
         )
+    if dist.is_discrete:
+        return "Train the model again"
+    return "Recalibrate on held-out data with `calibration.IsotonicPIT`"
 
-    def recalibrate(self, factor: float) -> str:
-        """How to repair the spread of trained predictions."""
-        if self.is_scalable:
-            return (
-                f"Multiply the predicted standard deviations by {factor:.3g} (fit the factor on "
-                "held-out data with `calibration.VarianceScaling`)"
-            )
-        if self.is_discrete:
-            return "Train the model again"
-        return "Recalibrate on held-out data with `calibration.IsotonicPIT`"
+
+def heavier_tails(dist: Predictive, gain: float, df: float) -> str:
+    """What to predict instead of a family whose tails are too light."""
+    if isinstance(dist, _LIGHT_TAILS):
+        return (
+            f"Predict `families.StudentT` with df = {df:g}, or `families.StudentTLearnedDf`: about "
+            f"{gain:.3g} nats per target, and far targets pull less. Then look at the far targets: "
+            "some may be errors of measurement."
+        )
+    if isinstance(dist, StudentT | StudentTLearnedDf):
+        return "Use fewer degrees of freedom, and look at the far targets for errors."
+    return (
+        "Look at the far targets for errors; use a family with heavier tails, or recalibrate on "
+        "held-out data with `calibration.IsotonicPIT`."
+    )
 
 
 def student_t_gain(scores: np.ndarray) -> tuple[float, float]:
@@ -116,7 +97,7 @@ def best_count_family(points: Predictions) -> tuple[str, float]:
 
 @jax.jit
 def _count_likelihoods(targets: Array, mean: Array) -> tuple[Array, Array, Array]:
-    """Mean NLL of the Poisson, and of its rivals over a grid of their common parameter."""
+    """Mean NLL of the Poisson, and of its alternatives over a grid of their common parameter."""
 
     def negative_binomial(log_concentration: Array) -> Array:
         concentration = jnp.full_like(mean, log_concentration)

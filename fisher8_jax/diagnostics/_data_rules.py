@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fisher8_jax.diagnostics._alternatives import FamilyFacts
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._scores import Column
 from fisher8_jax.diagnostics._training_rules import scale_finding
+from fisher8_jax.families import Predictive
 
 # Faults for which targets of another scale are a likely cause, though no record speaks of them.
 _SCALE_EXPLAINS = {"non_finite_predictions", "mean_uninformative", "mean_off", "collapsed"}
@@ -38,10 +38,10 @@ def judge_data(column: Column) -> list[Finding]:
 
 
 def judge_scale_of_given_targets(
-    columns: list[Column], family: FamilyFacts, codes: set[str]
+    columns: list[Column], dist: Predictive, codes: set[str]
 ) -> list[Finding]:
     """Without a record: could the scale of these targets have caused what was found?"""
-    if not family.has_location or not codes & _SCALE_EXPLAINS:
+    if not dist.is_location_scale or not codes & _SCALE_EXPLAINS:
         return []
     targets = np.concatenate([c.targets for c in columns] or [np.zeros(0)])
     targets = targets[np.isfinite(targets)]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from jax import Array
 
 from fisher8_jax._internal.checks import check_number, check_targets
-from fisher8_jax.diagnostics._alternatives import FamilyFacts
 from fisher8_jax.diagnostics._checks import check_has_batch
 from fisher8_jax.diagnostics._collapse_rules import is_constant, judge_collapse
 from fisher8_jax.diagnostics._data_rules import judge_data, judge_scale_of_given_targets
@@ -79,17 +78,16 @@ def doctor(
     columns = columns_of(dist, targets, unit_variance_mean, where)
     names = _names(columns, target_names)
     limits = Thresholds(significance / max(1, len(columns)), material)
-    family = FamilyFacts.of(dist)
     found = judge_collapse([column.points for column in columns], record, limits)
     found += [f for rule in TRAINING_RULES for f in rule(record, limits)]
     for name, column in zip(names, columns, strict=True):
-        about = _about_target(column, family, record, limits)
+        about = _about_target(column, dist, record, limits)
         found += [dataclasses.replace(finding, target=name) for finding in about]
-    return Diagnosis(sorted_by_severity(_with_causes(found, columns, family, record, limits)))
+    return Diagnosis(sorted_by_severity(_with_causes(found, columns, dist, record, limits)))
 
 
 def _about_target(
-    column: Column, family: FamilyFacts, record: TrainingRecord, limits: Thresholds
+    column: Column, dist: Predictive, record: TrainingRecord, limits: Thresholds
 ) -> list[Finding]:
     found = judge_data(column)
     points = column.points
@@ -98,13 +96,13 @@ def _about_target(
     if not is_constant(points):
         found += judge_saturation(points.with_moments(), record, limits)
     rules = (*SPREAD_RULES, *MEAN_RULES)
-    return found + [f for rule in rules for f in rule(points, family, limits)]
+    return found + [f for rule in rules for f in rule(points, dist, limits)]
 
 
 def _with_causes(
     found: list[Finding],
     columns: list[Column],
-    family: FamilyFacts,
+    dist: Predictive,
     record: TrainingRecord,
     limits: Thresholds,
 ) -> list[Finding]:
@@ -116,7 +114,7 @@ def _with_causes(
         return found
     causes = [f for rule in CAUSE_RULES for f in rule(record, limits)]
     if record.target_std is None and record.target_mean is None:
-        causes += judge_scale_of_given_targets(columns, family, codes)
+        causes += judge_scale_of_given_targets(columns, dist, codes)
     return found + causes
 
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from fisher8_jax.diagnostics._alternatives import FamilyFacts
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._statistics import (
@@ -13,6 +12,7 @@ from fisher8_jax.diagnostics._statistics import (
     rank_correlation_score,
     without_effect,
 )
+from fisher8_jax.families import Predictive
 
 # Below this many points nothing is said about the mean.
 _FEWEST_POINTS = 30
@@ -25,7 +25,7 @@ _HARDLY_VARIES = 0.02
 
 
 def judge_mean_against_reference(
-    points: Predictions, family: FamilyFacts, limits: Thresholds
+    points: Predictions, dist: Predictive, limits: Thresholds
 ) -> list[Finding]:
     """Is the mean worse than that of a fit with unit variance?
 
@@ -62,16 +62,14 @@ def judge_mean_against_reference(
     return [Finding("mean_worse_than_unit_variance", "error", sentence, figures, advice)]
 
 
-def judge_mean_explains(
-    points: Predictions, family: FamilyFacts, limits: Thresholds
-) -> list[Finding]:
+def judge_mean_explains(points: Predictions, dist: Predictive, limits: Thresholds) -> list[Finding]:
     """Does the mean explain anything? It must follow the targets or beat one constant.
 
     A true model of noisy targets may explain little, too. So the mean is blamed only if it claims
     more than there is, by the test of its units, or if it hardly varies at all.
     """
     points = points.with_moments()
-    if points.z.size < _FEWEST_POINTS or not family.is_ordered:
+    if points.z.size < _FEWEST_POINTS or not dist.is_ordered:
         return []
     constant_mse = float(points.targets.var())
     mse = float(points.squared_residuals.mean())
@@ -94,10 +92,10 @@ def judge_mean_explains(
     return [Finding("mean_uninformative", "error", sentence, figures, advice)]
 
 
-def judge_mean_units(points: Predictions, family: FamilyFacts, limits: Thresholds) -> list[Finding]:
+def judge_mean_units(points: Predictions, dist: Predictive, limits: Thresholds) -> list[Finding]:
     """Is the mean in the units of the targets? `targets = a + b * mean` must give a = 0, b = 1."""
     points = points.with_moments()
-    if points.mean.size < _FEWEST_POINTS or not family.is_ordered:
+    if points.mean.size < _FEWEST_POINTS or not dist.is_ordered:
         return []
     probability, left = _test_of_line(points)
     gain = error_gain(float(np.mean(np.square(points.score))), float(np.mean(np.square(left))))

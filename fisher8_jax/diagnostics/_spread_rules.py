@@ -4,7 +4,12 @@ import math
 
 import numpy as np
 
-from fisher8_jax.diagnostics._alternatives import FamilyFacts, best_count_family, student_t_gain
+from fisher8_jax.diagnostics._alternatives import (
+    best_count_family,
+    heavier_tails,
+    recalibrate,
+    student_t_gain,
+)
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._statistics import (
@@ -15,6 +20,7 @@ from fisher8_jax.diagnostics._statistics import (
     spread_probability,
     two_sided,
 )
+from fisher8_jax.families import Poisson, Predictive
 
 # Points per group and number of groups when calibration is compared across predicted variances.
 _GROUP_SIZE, _MOST_GROUPS = 40, 5
@@ -23,7 +29,7 @@ _GROUP_SIZE, _MOST_GROUPS = 40, 5
 _FEWEST_FOR_TAILS = 30
 
 
-def judge_spread(points: Predictions, family: FamilyFacts, limits: Thresholds) -> list[Finding]:
+def judge_spread(points: Predictions, dist: Predictive, limits: Thresholds) -> list[Finding]:
     """Is the predicted variance right on average? The squares of the scores must average 1."""
     mean_score = float(np.mean(np.square(points.score)))
     gain = scaling_gain(mean_score)
@@ -42,10 +48,10 @@ def judge_spread(points: Predictions, family: FamilyFacts, limits: Thresholds) -
         f"where 1 is right, and {100 * outside:.1f} % of the targets lie outside the 90 % intervals"
     )
     if mean_score > 1:
-        return [_too_narrow(points, family, limits, said, figures)]
+        return [_too_narrow(points, dist, limits, said, figures)]
     sentence = f"The predicted spread is too large: {said}."
     advice = (
-        f"{family.recalibrate(math.sqrt(mean))}; against the cause, train the scale for longer, "
+        f"{recalibrate(dist, math.sqrt(mean))}; against the cause, train the scale for longer, "
         "lower any floor of the variance, or free the mean so that the variance need not cover "
         "for it."
     )
@@ -54,19 +60,19 @@ def judge_spread(points: Predictions, family: FamilyFacts, limits: Thresholds) -
 
 def _too_narrow(
     points: Predictions,
-    family: FamilyFacts,
+    dist: Predictive,
     limits: Thresholds,
     said: str,
     figures: dict[str, float],
 ) -> Finding:
-    if family.is_poisson:
+    if isinstance(dist, Poisson):
         name, gain = best_count_family(points)
         if gain > limits.material:
             return _overdispersed(name, said, figures | {"gain_of_family": gain})
     sentence = f"The predicted spread is too small: {said}."
     factor = math.sqrt(figures["mean_z_squared"])
     advice = (
-        f"{family.recalibrate(factor)}; against the cause, stop earlier, regularise, or train on "
+        f"{recalibrate(dist, factor)}; against the cause, stop earlier, regularise, or train on "
         "more data."
     )
     return Finding("overconfident", "error", sentence, figures, advice)
@@ -86,7 +92,7 @@ def _overdispersed(name: str, said: str, figures: dict[str, float]) -> Finding:
     return Finding("overdispersed", "error", sentence, figures, advice)
 
 
-def judge_places(points: Predictions, family: FamilyFacts, limits: Thresholds) -> list[Finding]:
+def judge_places(points: Predictions, dist: Predictive, limits: Thresholds) -> list[Finding]:
     """Does the variance stand where the errors are? Scores must not depend on the predicted one."""
     points = points.with_moments()
     groups = variance_groups(points)
@@ -132,15 +138,15 @@ def group_ratios(points: Predictions, groups: list[np.ndarray]) -> np.ndarray:
     return np.array([square[group].mean() for group in groups]) / square.mean()
 
 
-def judge_tails(points: Predictions, family: FamilyFacts, limits: Thresholds) -> list[Finding]:
+def judge_tails(points: Predictions, dist: Predictive, limits: Thresholds) -> list[Finding]:
     """Are there more far targets than the family allows? By the kurtosis of the scores.
 
     A variance in the wrong places makes tails heavy, too; if the rule about places speaks, points
     of like predicted variance are brought to one scale first.
     """
-    if family.is_discrete or points.score.size < _FEWEST_FOR_TAILS or not np.ptp(points.score):
+    if dist.is_discrete or points.score.size < _FEWEST_FOR_TAILS or not np.ptp(points.score):
         return []
-    if judge_places(points, family, limits):
+    if judge_places(points, dist, limits):
         points = points.with_moments()
         groups = variance_groups(points, most=points.score.size)
         ratios = group_ratios(points, groups)
@@ -157,27 +163,12 @@ def judge_tails(points: Predictions, family: FamilyFacts, limits: Thresholds) ->
         return []
     far = float(np.mean(np.abs(scores) > 3 * scores.std()))
     sentence = (
-        f"The tails are heavier than {family.name} allows: {100 * far:.2g} % of the normal scores "
-        "lie beyond three standard deviations, where 0.27 % would; as a Student-t they would have "
-        f"about {df:g} degrees of freedom."
+        f"The tails are heavier than {type(dist).__name__} allows: {100 * far:.2g} % of the normal "
+        "scores lie beyond three standard deviations, where 0.27 % would; as a Student-t they "
+        f"would have about {df:g} degrees of freedom."
     )
     figures = {"beyond_3": far, "df": df, "kurtosis_score": excess, "gain_in_nats": gain}
-    return [Finding("heavy_tails", "warning", sentence, figures, _tail_advice(family, gain, df))]
-
-
-def _tail_advice(family: FamilyFacts, gain: float, df: float) -> str:
-    if family.is_normal or family.name == "Laplace":
-        return (
-            f"Predict `families.StudentT` with df = {df:g}, or `families.StudentTLearnedDf`: about "
-            f"{gain:.3g} nats per target, and far targets pull less. Then look at the far targets: "
-            "some may be errors of measurement."
-        )
-    if family.name in ("StudentT", "StudentTLearnedDf"):
-        return "Use fewer degrees of freedom, and look at the far targets for errors."
-    return (
-        "Look at the far targets for errors; use a family with heavier tails, or recalibrate on "
-        "held-out data with `calibration.IsotonicPIT`."
-    )
+    return [Finding("heavy_tails", "warning", sentence, figures, heavier_tails(dist, gain, df))]
 
 
 SPREAD_RULES = (judge_tails, judge_spread, judge_places)

@@ -151,14 +151,13 @@ class Mixture(Predictive):
         return jnp.take_along_axis(draws, picked, axis=0)[0]
 
     @property
-    def is_discrete(self) -> bool:
-        """As the members are."""
-        return self.members.is_discrete
+    def can_scale_variance(self) -> bool:
+        """Whether members of scalar targets can be shifted and scaled."""
+        return self.is_location_scale and not self.event_shape
 
     @property
-    def is_circular(self) -> bool:
-        """As the members are."""
-        return self.members.is_circular
+    def _origin(self) -> Predictive:
+        return self.members._origin
 
     def _resultant(self) -> tuple[Array, Array]:
         """The mean of directions, each as long as its member is certain of it."""

@@ -1,9 +1,8 @@
-"""The likelihoods that the estimator knows by name, and the units in which each is trained."""
+"""The likelihoods that the estimator knows by name, and the units in which targets are trained."""
 
 import dataclasses
 import inspect
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,62 +25,33 @@ from fisher8_jax.families import (
     ZeroInflatedPoisson,
 )
 
-Units = Literal["standard", "scaled", "turned", "own"]
-
 # So many different whole numbers may as well be measurements.
 _MANY_VALUES = 50
 
-
-class Likelihood(NamedTuple):
-    """One row of the table.
-
-    Args:
-        family: the class.
-        units: 'standard' trains on shifted and scaled targets, 'scaled' on targets divided by their
-            mean, 'turned' on angles from their mean direction, 'own' on the targets themselves.
-        start: the first value of a raw output from the mean of the targets, by its name.
-        automatic: whether `family='auto'` tries it where its support fits.
-        width: the raw output that sets the variance alone, and how much it grows where the
-            logarithm of the variance grows by 1; None where the variance is left as it is.
-    """
-
-    family: type[Family]
-    units: Units
-    start: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = ()
-    automatic: bool = True
-    width: tuple[str, float] | None = None
-
-
-def _log(mean: np.ndarray) -> np.ndarray:
-    return np.log(np.maximum(mean, 1e-3))
-
-
-def _logit(mean: np.ndarray) -> np.ndarray:
-    inside = np.clip(mean, 1e-3, 1 - 1e-3)
-    return np.log(inside) - np.log1p(-inside)
-
-
-LIKELIHOODS = {
-    "gaussian": Likelihood(Gaussian, "standard", width=("log_variance", 1.0)),
-    "student_t": Likelihood(StudentT, "standard", width=("log_scale", 0.5)),
-    "student_t_learned_df": Likelihood(StudentTLearnedDf, "standard", automatic=False),
-    "laplace": Likelihood(Laplace, "standard", width=("log_scale", 0.5)),
-    "log_normal": Likelihood(LogNormal, "scaled"),
-    "gamma": Likelihood(Gamma, "scaled"),
-    "weibull": Likelihood(Weibull, "scaled", automatic=False),
-    "poisson": Likelihood(Poisson, "own", (("log_rate", _log),)),
-    "negative_binomial": Likelihood(NegativeBinomial, "own", (("log_mean", _log),)),
-    "zero_inflated_poisson": Likelihood(ZeroInflatedPoisson, "own", (("log_rate", _log),)),
-    "beta": Likelihood(Beta, "own", (("logit_mean", _logit),)),
-    "bernoulli": Likelihood(Bernoulli, "own", (("logit", _logit),)),
-    # Angles are real numbers, too; that they go round nobody can tell from the data.
-    "von_mises": Likelihood(VonMises, "turned", automatic=False),
+LIKELIHOODS: dict[str, type[Family]] = {
+    "gaussian": Gaussian,
+    "student_t": StudentT,
+    "student_t_learned_df": StudentTLearnedDf,
+    "laplace": Laplace,
+    "log_normal": LogNormal,
+    "gamma": Gamma,
+    "weibull": Weibull,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "zero_inflated_poisson": ZeroInflatedPoisson,
+    "beta": Beta,
+    "bernoulli": Bernoulli,
+    "von_mises": VonMises,
 }
+
+# What 'auto' leaves out. That real numbers are angles the data cannot tell; the others cost a
+# training each and are seldom the best.
+_NOT_AUTOMATIC = (StudentTLearnedDf, Weibull, VonMises)
 
 
 def choose_likelihoods(
     family: Any, targets: np.ndarray, where: np.ndarray
-) -> dict[str, Likelihood]:
+) -> dict[str, type[Family]]:
     """The likelihoods to train, by name.
 
     Args:
@@ -92,55 +62,69 @@ def choose_likelihoods(
     if isinstance(family, str) and family == "auto":
         return _automatic(targets[where])
     if isinstance(family, str) and family in LIKELIHOODS:
-        chosen = {family: LIKELIHOODS[family]}
+        chosen = LIKELIHOODS[family]
     elif inspect.isclass(family) and issubclass(family, Family):
-        chosen = {name_of(family): _of_class(family)}
+        _check_static_fields(family)
+        chosen = family
     else:
         raise ValueError(
             f"`family` must be 'auto', a class of `fisher8_jax.families`, or one of "
             f"{', '.join(map(repr, LIKELIHOODS))}, got {family!r}."
         )
-    ((name, likelihood),) = chosen.items()
-    check_support(name, likelihood.family, targets[where])
-    return chosen
+    name = name_of(chosen)
+    check_support(name, chosen, targets, where)
+    return {name: chosen}
 
 
-def find_likelihood(name: str, family: Any) -> Likelihood:
-    """The row of the table called `name`, or one made for the class `family`."""
-    return LIKELIHOODS[name] if name in LIKELIHOODS else _of_class(family)
+def find_likelihood(name: str, family: Any) -> type[Family]:
+    """The likelihood called `name` in the table, or else the class `family`."""
+    found: type[Family] = LIKELIHOODS.get(name, family)
+    return found
 
 
 def name_of(family: type[Family]) -> str:
     """The name in the table, or that of the class itself."""
-    names = [name for name, likelihood in LIKELIHOODS.items() if likelihood.family is family]
+    names = [name for name, known in LIKELIHOODS.items() if known is family]
     return names[0] if names else family.__name__
 
 
+def check_support(name: str, family: type[Family], targets: np.ndarray, where: np.ndarray) -> None:
+    """Rejects targets that have no likelihood."""
+    if family.support == "classes":
+        raise ValueError(f"`family` {name!r} predicts classes, which are no regression targets.")
+    wrong = family.outside_support(targets, where=where)
+    if wrong is not None:
+        raise ValueError(f"`family` {name!r} does not fit `y`: {wrong} Choose another, or 'auto'.")
+
+
 def fit_units(
-    units: Units, targets: np.ndarray, where: np.ndarray, weights: np.ndarray
+    units: str, targets: np.ndarray, where: np.ndarray, weights: np.ndarray
 ) -> TargetScaler:
     """Shift and scale in float64, right for targets of any size.
+
+    Targets of location-scale families are standardised, positive ones divided by their mean, angles
+    counted from their mean direction; others are trained on as they are.
 
     Squares of 1e160 and of 1e-170 leave the range of float64, so the spread is brought to unit size
     before it is squared.
     """
     one, zero = np.ones(targets.shape[1:]), np.zeros(targets.shape[1:])
-    if units == "own":
+    if units == "none":
         return TargetScaler(zero, one)
     weights = np.where(where, as_targets(weights, targets), 0.0)
-    if units == "turned":
+    if units == "shift":
         angles = np.where(where, targets, 0.0)
         sine, cosine = (np.sum(weights * part, axis=0) for part in (np.sin(angles), np.cos(angles)))
         return TargetScaler(np.arctan2(sine, cosine), one)
     total = weights.sum(axis=0)
     first = np.take_along_axis(targets, np.argmax(weights > 0, axis=0)[None], axis=0)[0]
-    base = first if units == "standard" else zero
+    base = first if units == "shift and scale" else zero
     distance = np.where(weights > 0, targets - base, 0.0)
     size = np.max(np.abs(distance), axis=0)
     size = np.where(size == 0, 1.0, size)
     relative = distance / size
     mean = (weights * relative).sum(axis=0) / total
-    if units == "scaled":
+    if units == "scale":
         return TargetScaler(zero, size * np.where(mean > 0, mean, 1.0))
     spread = np.sqrt((weights * (relative - mean) ** 2).sum(axis=0) / total)
     # By its values, because rounding leaves a constant column a tiny spread.
@@ -148,7 +132,7 @@ def fit_units(
     return TargetScaler(base + size * mean, np.where(is_constant, 1.0, size * spread))
 
 
-def _automatic(targets: np.ndarray) -> dict[str, Likelihood]:
+def _automatic(targets: np.ndarray) -> dict[str, type[Family]]:
     """Counts, shares and positive numbers have families besides those of all numbers."""
     support = _narrowest_support(targets)
     supports: tuple[str, ...] = {
@@ -162,9 +146,9 @@ def _automatic(targets: np.ndarray) -> dict[str, Likelihood]:
     if support == "counts" and len(np.unique(targets)) > _MANY_VALUES:
         supports += ("positive", "real") if np.all(targets > 0) else ("real",)
     return {
-        name: likelihood
-        for name, likelihood in LIKELIHOODS.items()
-        if likelihood.automatic and likelihood.family.support in supports
+        name: family
+        for name, family in LIKELIHOODS.items()
+        if family.support in supports and family not in _NOT_AUTOMATIC
     }
 
 
@@ -179,10 +163,7 @@ def _narrowest_support(targets: np.ndarray) -> str:
     return "positive" if np.all(targets > 0) else "real"
 
 
-def _of_class(family: type[Family]) -> Likelihood:
-    name = name_of(family)
-    if name in LIKELIHOODS:
-        return LIKELIHOODS[name]
+def _check_static_fields(family: type[Family]) -> None:
     fields = dataclasses.fields(family)
     required = [f.name for f in fields if f.metadata.get("static") and _has_no_default(f)]
     if required:
@@ -190,32 +171,7 @@ def _of_class(family: type[Family]) -> Likelihood:
             f"`family` {family.__name__} needs a value for {', '.join(required)}, which the "
             "estimator cannot know. Use `fisher8_jax.training.fit` with a network of your own."
         )
-    units: dict[str, Units] = {"shift and scale": "standard", "scale": "scaled", "none": "own"}
-    return Likelihood(family, units[family.units])
 
 
 def _has_no_default(field: dataclasses.Field) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def check_support(name: str, family: type[Family], targets: np.ndarray) -> None:
-    """Says which targets have no likelihood, in the words of the family."""
-    inside = {
-        "real": np.isfinite(targets),
-        "angles": np.isfinite(targets),
-        "positive": targets > 0,
-        "unit interval": (targets > 0) & (targets < 1),
-        "closed unit interval": (targets >= 0) & (targets <= 1),
-        "counts": (targets >= 0) & (targets == np.floor(targets)),
-    }.get(family.support)
-    if inside is None:
-        raise ValueError(
-            f"`family` {name!r} predicts {family.support}, which is no regression target."
-        )
-    if not inside.all():
-        outside = targets[~inside]
-        raise ValueError(
-            f"`family` {name!r} has no likelihood for {len(outside)} of {len(targets)} targets, "
-            f"the first of them {outside[0]:g}: its support is {family.support!r}. Choose another, "
-            "or 'auto'."
-        )

@@ -19,7 +19,7 @@ from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._network import Network
-from fisher8_jax.families import Predictive, VonMises
+from fisher8_jax.families import Predictive
 
 # Predictions are made in blocks of one shape: one compiled program for any number of rows, and a
 # row's prediction does not depend on the rows beside it.
@@ -29,13 +29,9 @@ BLOCK = 512
 def _in_other_units(mixture: Mixture, scaler: TargetScaler) -> Mixture:
     """A mixture in units of training brought to those of `scaler`, whose numbers are at hand.
 
-    Counts and shares are trained as they are, so there is nothing to undo, and angles are turned:
-    `TargetScaler.unscale` refuses both, because it cannot know that its numbers leave them alone.
+    Counts and shares are trained as they are, so there is nothing to undo: `TargetScaler.unscale`
+    refuses them, because it cannot know that its numbers leave them alone.
     """
-    members = mixture.members
-    if isinstance(members, VonMises):
-        turned = members.location + jnp.asarray(scaler.shift, members.location.dtype)
-        return dataclasses.replace(mixture, members=VonMises(turned, members.log_concentration))
     if np.all(np.equal(scaler.scale, 1)) and not np.any(scaler.shift):
         return mixture
     unscaled: Mixture = scaler.unscale(mixture)
@@ -154,6 +150,15 @@ class Prediction(Predictive):
         return self.standard.event_shape
 
     @property
+    def can_scale_variance(self) -> bool:
+        """As the members."""
+        return self.standard.can_scale_variance
+
+    @property
+    def _origin(self) -> Predictive:
+        return self.standard._origin
+
+    @property
     def members(self) -> Predictive:
         """The members' own distributions in the units of the data, members first, in float32."""
         return _in_other_units(self.standard, self.scaler).members
@@ -219,6 +224,10 @@ class Prediction(Predictive):
         """The continuous ranked probability score, in the units of the data."""
         values = self.standard.crps(self._forth(targets))
         return _wide(values) * self.scaler.scale
+
+    def scale_variance(self, factor: Array) -> "Prediction":
+        """The same means with every variance times `factor`."""
+        return Prediction(self.standard.scale_variance(factor), self.scaler)
 
     def is_finite(self) -> Array:
         """Where all parameters of a prediction are finite."""

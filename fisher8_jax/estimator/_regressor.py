@@ -201,7 +201,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         columns, targets, is_present, weights = self._present(X, y, sample_weight, reset=False)
         self._check_target_shape(targets)
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
-        check_support(self.family_, likelihood.family, targets[is_present])
+        check_support(self.family_, likelihood, targets, is_present)
         name = self.method_.split(" + ")[0]
         setup = check_setup(self, len(targets))._replace(
             members=len(self.held_out_nll_), methods=check_methods(name, len(targets))
@@ -219,8 +219,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         """The mean of the prediction, and with `return_std` its standard deviation too."""
         mean, std, _, _ = self._run(predict_moments, X)
         mean = self._to_units(mean)
-        if find_likelihood(self.family_, self.family).units == "turned":
-            mean = np.pi - np.mod(np.pi - mean, 2 * np.pi)
+        mean = find_likelihood(self.family_, self.family).wrap(mean)
         return (mean, std * np.asarray(self.scaler_.scale)) if return_std else mean
 
     def predict_interval(self, X: Table, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -389,7 +388,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         return self._to_units(mean), std * np.asarray(self.scaler_.scale)
 
     def _network(self) -> Network:
-        family = find_likelihood(self.family_, self.family).family
+        family = find_likelihood(self.family_, self.family)
         return Network(check_hidden(self.hidden_layer_sizes), link_of(family), self.target_shape_)
 
     def _run(self, program: Any, X: Table, extra: tuple = ()) -> list[np.ndarray]:

@@ -77,7 +77,7 @@ def _check_layers(layers: list[Any], inputs: int, outputs: int) -> int:
 
 
 def _outputs(family: str, target_shape: tuple[int, ...]) -> int:
-    outputs = link_of(LIKELIHOODS[family].family).outputs
+    outputs = link_of(LIKELIHOODS[family]).outputs
     return sum(math.prod((*target_shape, *axes)) for _, axes in outputs)
 
 

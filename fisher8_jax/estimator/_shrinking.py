@@ -15,10 +15,10 @@ import jax
 import numpy as np
 
 from fisher8_jax.ensembles import take_member
-from fisher8_jax.estimator._families import Likelihood
 from fisher8_jax.estimator._network import Network
 from fisher8_jax.estimator._prediction import in_blocks, predict_member
 from fisher8_jax.estimator._training import Rows
+from fisher8_jax.families import Family
 
 # So many rows, evenly spaced, tell the factor; it is never smaller than the second number.
 _MOST_ROWS, _SMALLEST = 2000, 0.3
@@ -26,11 +26,11 @@ _MOST_ROWS, _SMALLEST = 2000, 0.3
 
 def variance_factor(
     network: Network,
-    likelihood: Likelihood,
+    likelihood: type[Family],
     params: chex.ArrayTree,
     rows: Rows,
 ) -> np.ndarray:
-    """One factor for each target; 1 for a single member, and for likelihoods without a `width`.
+    """One factor for each target; 1 for one member and where there is no `variance_field`.
 
     Args:
         network: of all members.
@@ -38,7 +38,7 @@ def variance_factor(
         params: members first.
         rows: of the table.
     """
-    if likelihood.width is None or len(params[-1]["bias"]) < 2:
+    if likelihood.variance_field is None or len(params[-1]["bias"]) < 2:
         return np.ones(network.target_shape)
     chosen = slice(None, None, -(-len(rows.inputs) // _MOST_ROWS))
     moments = [
@@ -53,12 +53,12 @@ def variance_factor(
 
 
 def scale_variances(
-    network: Network, likelihood: Likelihood, params: chex.ArrayTree, factor: np.ndarray
+    network: Network, likelihood: type[Family], params: chex.ArrayTree, factor: np.ndarray
 ) -> chex.ArrayTree:
     """Members whose variances are multiplied by `factor`, one for each target."""
-    if likelihood.width is None or np.all(factor == 1):
+    if likelihood.variance_field is None or np.all(factor == 1):
         return params
-    name, slope = likelihood.width
+    name, slope = likelihood.variance_field
     size = math.prod(network.target_shape)
     first = network.link.names.index(name) * size
     params = jax.tree.map(np.array, params)

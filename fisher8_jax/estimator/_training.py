@@ -12,9 +12,10 @@ import numpy as np
 from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
 from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
 from fisher8_jax.estimator._checks import as_targets
-from fisher8_jax.estimator._families import Likelihood, fit_units
+from fisher8_jax.estimator._families import fit_units
 from fisher8_jax.estimator._methods import Method, lane_settings, make_task
 from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.families import Family
 from fisher8_jax.training import (
     Data,
     Feed,
@@ -77,7 +78,7 @@ class Candidate(NamedTuple):
 
 
 def train_candidates(
-    rows: Rows, likelihoods: dict[str, Likelihood], setup: Setup, seed: int
+    rows: Rows, likelihoods: dict[str, type[Family]], setup: Setup, seed: int
 ) -> list[Candidate]:
     """All pairs of a likelihood and a method, on the same folds with the same batches."""
     folds = _make_folds(rows, setup, seed)
@@ -86,7 +87,7 @@ def train_candidates(
     for family, likelihood in likelihoods.items():
         scaler = fit_units(likelihood.units, rows.targets, rows.where, rows.weights)
         feed = Feed(_scaled_data(rows, scaler), folds, batch_size=setup.plan.batch_size, seed=seed)
-        network = Network(setup.hidden, link_of(likelihood.family), rows.targets.shape[1:])
+        network = Network(setup.hidden, link_of(likelihood), rows.targets.shape[1:])
         params = _init_members(network, likelihood, rows, setup.members, seed)
         jacobian = _mean_log_scale(scaler, rows, folds.held_out)
         for name, method in setup.methods.items():
@@ -192,11 +193,11 @@ def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:
 
 
 def _init_members(
-    network: Network, likelihood: Likelihood, rows: Rows, members: int, seed: int
+    network: Network, likelihood: type[Family], rows: Rows, members: int, seed: int
 ) -> chex.ArrayTree:
     weights = np.where(rows.where, as_targets(rows.weights, rows.targets), 0)
     mean = np.sum(np.where(rows.where, rows.targets, 0) * weights, axis=0) / weights.sum(axis=0)
-    start = {name: function(mean) for name, function in likelihood.start}
+    start = likelihood.initial_fields(mean)
     trees = [
         network.init(np.random.default_rng((seed, 2, member)), rows.inputs.shape[1], start)
         for member in range(members)

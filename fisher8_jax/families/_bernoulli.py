@@ -4,6 +4,7 @@ from typing import Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.bisection import broadcast_probability
@@ -11,6 +12,7 @@ from fisher8_jax._internal.deviance import beta_deviance
 from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._initial import safe_logit
 
 
 @family
@@ -40,6 +42,11 @@ class Bernoulli(ScalarFamily):
     logit: Array
 
     support = "closed unit interval"
+
+    @classmethod
+    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
+        """A probability of `mean`."""
+        return {"logit": safe_logit(mean)}
 
     @property
     def mean(self) -> Array:

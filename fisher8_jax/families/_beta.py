@@ -6,6 +6,7 @@ from typing import Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.bisection import broadcast_probability, smallest_float, tail_reaches
@@ -25,6 +26,7 @@ from fisher8_jax._internal.special import (
 )
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
+from fisher8_jax.families._initial import safe_logit
 
 
 @family
@@ -62,6 +64,11 @@ class Beta(ScalarFamily):
     log_concentration: Array
 
     support = "unit interval"
+
+    @classmethod
+    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
+        """A mean of `mean`."""
+        return {"logit_mean": safe_logit(mean)}
 
     @property
     def mean(self) -> Array:

@@ -67,6 +67,10 @@ class Categorical(Family):
         """The length of the last axis of the logits."""
         return self.logits.shape[-1]
 
+    def in_support(self, targets: Array) -> Array:
+        """True for class numbers from 0 to `num_classes - 1`."""
+        return super().in_support(targets) & (jnp.asarray(targets) < self.num_classes)
+
     @property
     def log_probabilities(self) -> Array:
         """`log_softmax(logits)`."""
@@ -91,7 +95,7 @@ class Categorical(Family):
     def _classes(self, targets: Array) -> tuple[Self, Array, Array]:
         """The widened distribution, safe class numbers, and where the targets are classes."""
         dist, targets = self.prepare(targets)
-        is_class = (targets >= 0) & (targets < self.num_classes) & (targets == jnp.floor(targets))
+        is_class = self.in_support(targets)
         return dist, jnp.where(is_class, targets, 0).astype(jnp.int32), is_class
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:

@@ -34,14 +34,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transf
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_floating, check_mask, check_same_shape, check_targets
 from fisher8_jax._internal.numerics import Scaled
 from fisher8_jax._internal.trees import array_fields, register_tree
 from fisher8_jax.families._fisher_factor import factor_from_dense
 from fisher8_jax.families._predictive import Predictive
-from fisher8_jax.families._support import is_inside, raise_if_outside
+from fisher8_jax.families._support import SUPPORTS, describe_outside
 
 FamilyClass = TypeVar("FamilyClass", bound=type)
 
@@ -85,7 +87,12 @@ class Family(Predictive):
     """A parametric likelihood in unconstrained coordinates with a known Fisher information.
 
     Attributes:
-        support: which targets have a likelihood, a name that `check_support` knows.
+        support: which targets have a likelihood: "real", "positive", "unit interval", "closed unit
+            interval", "counts", "classes" or "angles".
+        units: see `Predictive`.
+        variance_field: the field that sets the variance and nothing else, and how much it grows
+            where the logarithm of the variance grows by 1; None where no field does, or where there
+            need not be a variance.
         shared_norms: the fields whose parameter axes share one norm in `fisher8`. Elsewhere every
             coordinate is a quantity of its own and keeps a norm of its own.
 
@@ -98,6 +105,7 @@ class Family(Predictive):
         (True, Array([1., 1.], dtype=float32), Array([0., 0.], dtype=float32))
     """
 
+    variance_field: ClassVar[tuple[str, float] | None] = None
     shared_norms: ClassVar[tuple[str, ...]] = ()
 
     fisher_depends_on: ClassVar[tuple[str, ...] | None] = None
@@ -202,11 +210,6 @@ class Family(Predictive):
             if method in cls.__dict__:
                 setattr(cls, method, _with_checked_shapes(cls.__dict__[method], argument))
 
-    @property
-    def num_classes(self) -> int:
-        """The number of classes that a target may name, 0 where targets are no classes."""
-        return 0
-
     def parameters(self) -> dict[str, Array]:
         """The array fields by name, checked to be floating point."""
         return {name: check_floating(name, getattr(self, name)) for name in array_fields(self)}
@@ -220,8 +223,48 @@ class Family(Predictive):
             >>> Poisson(jnp.zeros(3)).in_support(jnp.array([0.0, 2.5, -1.0]))
             Array([ True, False, False], dtype=bool)
         """
-        targets = self.check_targets(targets)
-        return is_inside(self.support, targets, num_classes=self.num_classes)
+        return SUPPORTS[self.support].contains(self.check_targets(targets))
+
+    @classmethod
+    def outside_support(cls, targets: ArrayLike, *, where: ArrayLike | None = None) -> str | None:
+        """What is wrong with targets that have no likelihood, None if all of them have one.
+
+        Works on NumPy arrays, before there is a prediction. How many classes there are only a
+        prediction knows: see `check_support`.
+
+        Args:
+            targets: any shape.
+            where: boolean, False for missing targets, which may hold anything.
+
+        Example:
+            >>> from fisher8_jax.families import Gamma
+            >>> Gamma.outside_support([1.0, 2.0]) is None
+            True
+            >>> print(Gamma.outside_support([1.0, 0.0]))
+            `targets` of Gamma must be positive finite numbers, got 1 of 2 that are not, the ...
+        """
+        values = np.asarray(targets)
+        inside = SUPPORTS[cls.support].contains(values)
+        return describe_outside(cls.__name__, cls.support, values, inside, where)
+
+    @classmethod
+    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
+        """Where a head starts: values of fields for a prediction of about this mean.
+
+        Args:
+            mean: of the targets in the units of training.
+
+        Returns:
+            Values by the name of the field; the others start at 0. Empty for families that train
+            on standardised targets, for which 0 is right.
+
+        Example:
+            >>> import numpy as np
+            >>> from fisher8_jax.families import Poisson
+            >>> Poisson.initial_fields(np.array([1.0, np.e]))
+            {'log_rate': array([0., 1.])}
+        """
+        return {}
 
     def check_support(self, targets: Array, *, where: Array | None = None) -> None:
         """Raises where targets have no likelihood; call it once on real data, outside `jit`.
@@ -242,8 +285,13 @@ class Family(Predictive):
             ValueError: `targets` of Gamma must be positive finite numbers, got 1 of 2 that are ...
         """
         mask = None if where is None else check_mask("where", where, self.batch_shape)
-        inside = self.in_support(targets)
-        raise_if_outside(type(self).__name__, self.support, targets, inside, mask)
+        name, inside = type(self).__name__, self.in_support(targets)
+        wrong = describe_outside(name, self.support, targets, inside, mask)
+        if wrong is not None:
+            raise ValueError(
+                f"{wrong} Pass `where` to mark missing targets, or choose a family whose support "
+                "fits."
+            )
 
     def prepare(self, targets: Array) -> tuple[Self, Array]:
         """`widen()` and the checked targets as floating-point numbers of its dtype or wider."""

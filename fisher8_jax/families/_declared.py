@@ -267,6 +267,11 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
         units = expand_units(shift, scale, jax.tree.leaves(self)[0])
         return type(self)(*self._unscale(*units, **self._fields()))
 
+    @property
+    def can_scale_variance(self) -> bool:
+        """Whether it was declared with `unscale`."""
+        return self._unscale is not None
+
     def scale_variance(self, factor: Array) -> Self:
         """Stretched around the mean by `unscale`."""
         root = jnp.sqrt(factor)

@@ -54,6 +54,7 @@ class Gaussian(LocationScale):
     mean: Array
     log_variance: Array
 
+    variance_field: ClassVar[tuple[str, float]] = ("log_variance", 1.0)
     fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_variance",)
 
     @classmethod

@@ -46,6 +46,7 @@ class Laplace(LocationScale):
     mean: Array
     log_scale: Array
 
+    variance_field: ClassVar[tuple[str, float]] = ("log_scale", 0.5)
     fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_scale",)
 
     @property

@@ -20,6 +20,7 @@ from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax._internal.special import digamma_tail, log_gamma_remainder
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._initial import safe_log
 from fisher8_jax.families._poisson import count_shift, counts, relative_residual
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
 
@@ -60,6 +61,11 @@ class NegativeBinomial(ScalarFamily):
     log_concentration: Array
 
     support = "counts"
+
+    @classmethod
+    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
+        """A mean of `mean`."""
+        return {"log_mean": safe_log(mean)}
 
     @property
     def mean(self) -> Array:

@@ -4,6 +4,7 @@ from typing import Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import i0e, i1e
 
@@ -14,6 +15,7 @@ from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax._internal.special import log_gamma_remainder
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._initial import safe_log
 
 
 @family
@@ -42,6 +44,11 @@ class Poisson(ScalarFamily):
     log_rate: Array
 
     support = "counts"
+
+    @classmethod
+    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
+        """A rate of `mean`."""
+        return {"log_rate": safe_log(mean)}
 
     @property
     def rate(self) -> Array:

@@ -23,7 +23,7 @@ from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.families._crps import crps_by_quadrature
 from fisher8_jax.families._display import html_of, text_of
 from fisher8_jax.families._indexing import of_batch_axes
-from fisher8_jax.families._support import DISCRETE
+from fisher8_jax.families._support import SUPPORTS
 
 
 class Predictive(abc.ABC):
@@ -32,8 +32,9 @@ class Predictive(abc.ABC):
     A subclass is a frozen dataclass and a pytree whose leaves begin with the axes of the batch.
 
     Attributes:
-        support: which targets have a likelihood, a name that `Family.check_support` knows.
-        units: what `unscale` can undo: "shift and scale", "scale" or "none".
+        support: which targets have a likelihood, see `Family`.
+        units: what `unscale` can undo: "shift and scale"; "scale" for positive targets; "shift" for
+            angles, which can be turned; "none" for counts, classes and shares.
 
     Example:
         >>> import jax.numpy as jnp
@@ -97,12 +98,37 @@ class Predictive(abc.ABC):
     @property
     def is_discrete(self) -> bool:
         """Whether targets are counts or classes, whose cdf has jumps."""
-        return self.support in DISCRETE
+        return SUPPORTS[self._origin.support].is_discrete
 
     @property
     def is_circular(self) -> bool:
         """Whether targets are angles, of which only the direction counts."""
-        return self.support == "angles"
+        return self._origin.support == "angles"
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the mean is a value to expect: not for angles and classes."""
+        return SUPPORTS[self._origin.support].is_ordered
+
+    @property
+    def is_location_scale(self) -> bool:
+        """Whether targets can be shifted and scaled within the family."""
+        return self._origin.units == "shift and scale"
+
+    @property
+    def can_scale_variance(self) -> bool:
+        """Whether `scale_variance` has an answer."""
+        return type(self).scale_variance is not Predictive.scale_variance
+
+    @property
+    def _origin(self) -> "Predictive":
+        """Whose support and units these are: its own, or those of what it was made from."""
+        return self
+
+    @classmethod
+    def wrap(cls, values: Any) -> Any:
+        """Angles as those between -pi and pi, for families of angles; other values as they are."""
+        return _wrap(values) if cls.support == "angles" else values
 
     def log_prob(self, targets: Array) -> Array:
         """The log-density, or the logarithm of the mass: `-nll(targets)`.
@@ -141,9 +167,7 @@ class Predictive(abc.ABC):
     def residual(self, targets: Array) -> Array:
         """`targets - mean`; for angles the shorter way round."""
         difference = self.check_targets(targets) - self.mean
-        if self.is_circular:
-            difference = difference - 2 * math.pi * jnp.round(difference / (2 * math.pi))
-        return difference
+        return _wrap(difference) if self.is_circular else difference
 
     def z_score(self, targets: Array) -> Array:
         """`residual(targets) / std`, the residual in predicted standard deviations."""
@@ -187,7 +211,7 @@ class Predictive(abc.ABC):
         Args:
             shift: a number, or one per target or per coordinate of a row of targets. None for no
                 shift, the only choice for families of positive targets.
-            scale: likewise, positive.
+            scale: likewise, positive. None for no scale, the only choice for angles.
         """
         self._cannot("be brought to other units", "Train on the targets as they are.")
 
@@ -235,6 +259,10 @@ class Predictive(abc.ABC):
 
     def _repr_html_(self) -> str:
         return html_of(self)
+
+
+def _wrap(angles: Any) -> Any:
+    return angles - 2 * math.pi * (angles / (2 * math.pi)).round()
 
 
 def _at_least_float32(leaf: Any) -> Array:

@@ -63,6 +63,7 @@ class StudentT(LocationScale):
     log_scale: Array
     df: float = static_field(default=4.0)
 
+    variance_field: ClassVar[tuple[str, float]] = ("log_scale", 0.5)
     fisher_depends_on: ClassVar[tuple[str, ...]] = ("log_scale",)
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from typing import Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.bisection import broadcast_probability
@@ -70,6 +71,11 @@ class StudentTLearnedDf(LocationScale):
     location: Array
     log_scale: Array
     log_df: Array
+
+    @classmethod
+    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
+        """5 degrees of freedom: mean and variance exist, and `log_df` still learns."""
+        return {"log_df": np.full(np.shape(mean), math.log(5))}
 
     @property
     def df(self) -> Array:

@@ -1,50 +1,71 @@
 """Which targets a family can explain; behind `Family.in_support` and `Family.check_support`."""
 
-import jax.numpy as jnp
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
-from jax import Array
 
-DISCRETE = ("counts", "classes", "closed unit interval")
 
-WANTED = {
-    "real": "finite numbers",
-    "angles": "finite numbers, angles in radians",
-    "positive": "positive finite numbers",
-    "unit interval": "numbers strictly between 0 and 1",
-    "closed unit interval": "numbers from 0 to 1",
-    "counts": "whole numbers from 0",
-    "classes": "whole numbers from 0 to the number of classes minus 1",
+class Support(NamedTuple):
+    """One kind of targets.
+
+    Args:
+        wanted: which values have a likelihood, as an error says it.
+        contains: True for each value inside, for NumPy and JAX arrays alike; nan is outside.
+        is_discrete: whether the cdf has jumps.
+        is_ordered: whether a larger value means more, so that a mean is a value to expect.
+    """
+
+    wanted: str
+    contains: Callable[[Any], Any]
+    is_discrete: bool = False
+    is_ordered: bool = True
+
+
+def _is_finite(values: Any) -> Any:
+    return (values > -np.inf) & (values < np.inf)
+
+
+def _is_count(values: Any) -> Any:
+    return (values >= 0) & (values % 1 == 0)
+
+
+SUPPORTS = {
+    "real": Support("finite numbers", _is_finite),
+    "angles": Support("finite numbers, angles in radians", _is_finite, is_ordered=False),
+    "positive": Support("positive finite numbers", lambda y: (y > 0) & (y < np.inf)),
+    "unit interval": Support("numbers strictly between 0 and 1", lambda y: (y > 0) & (y < 1)),
+    "closed unit interval": Support(
+        "numbers from 0 to 1", lambda y: (y >= 0) & (y <= 1), is_discrete=True
+    ),
+    "counts": Support("whole numbers from 0", _is_count, is_discrete=True),
+    "classes": Support(
+        "whole numbers from 0 to the number of classes minus 1",
+        _is_count,
+        is_discrete=True,
+        is_ordered=False,
+    ),
 }
 
 
-def is_inside(support: str, targets: Array, *, num_classes: int) -> Array:
-    """True for every target in the named support."""
-    is_whole = targets == jnp.floor(targets)
-    conditions: dict[str, Array] = {
-        "real": jnp.isfinite(targets),
-        "angles": jnp.isfinite(targets),
-        "positive": targets > 0,
-        "unit interval": (targets > 0) & (targets < 1),
-        "closed unit interval": (targets >= 0) & (targets <= 1),
-        "counts": (targets >= 0) & is_whole,
-        "classes": (targets >= 0) & is_whole & (targets < num_classes),
-    }
-    return jnp.isfinite(targets) & conditions[support]
+def describe_outside(name: str, support: str, targets: Any, inside: Any, mask: Any) -> str | None:
+    """What is wrong with the targets that are not `inside`, None if nothing is.
 
-
-def raise_if_outside(
-    name: str, support: str, targets: Array, inside: Array, mask: Array | None
-) -> None:
-    """Names the first target outside the support that `mask` does not leave out."""
+    Args:
+        name: of the family.
+        support: a key of `SUPPORTS`.
+        targets: observed values.
+        inside: boolean, of their shape.
+        mask: False for missing targets, of their shape or of their first axes; or None.
+    """
     allowed = np.asarray(inside)
     if mask is not None:
         missing = ~np.asarray(mask)
         allowed = allowed | missing.reshape(missing.shape + (1,) * (allowed.ndim - missing.ndim))
     if allowed.all():
-        return
+        return None
     first = tuple(int(i) for i in np.argwhere(~allowed)[0])
-    raise ValueError(
-        f"`targets` of {name} must be {WANTED[support]}, got {int((~allowed).sum())} of "
-        f"{allowed.size} that are not, the first at {first}: {np.asarray(targets)[first]}. Pass "
-        "`where` to mark missing targets, or choose a family whose support fits."
+    return (
+        f"`targets` of {name} must be {SUPPORTS[support].wanted}, got {int((~allowed).sum())} of "
+        f"{allowed.size} that are not, the first at {first}: {np.asarray(targets)[first]}."
     )

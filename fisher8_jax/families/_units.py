@@ -10,9 +10,9 @@ from jax import Array
 
 
 def expand_units(shift: Any, scale: Any, like: Array) -> tuple[Array, Array]:
-    """`shift` (0 for None) and `scale` in the shape and dtype of `like`."""
-    zero_or_shift = 0.0 if shift is None else shift
-    return _expand("shift", zero_or_shift, like), _expand("scale", scale, like)
+    """`shift` (0 for None) and `scale` (1 for None) in the shape and dtype of `like`."""
+    shift, scale = 0.0 if shift is None else shift, 1.0 if scale is None else scale
+    return _expand("shift", shift, like), _expand("scale", scale, like)
 
 
 def scale_alone(name: str, shift: Any, scale: Any, like: Array) -> Array:
@@ -23,7 +23,17 @@ def scale_alone(name: str, shift: Any, scale: Any, like: Array) -> Array:
             "the family. Scale them alone, `TargetScaler.fit(targets, shift=False)`, or model "
             "their logarithm by a `Gaussian`."
         )
-    return jnp.log(_expand("scale", scale, like))
+    return jnp.log(expand_units(None, scale, like)[1])
+
+
+def shift_alone(shift: Any, scale: Any, like: Array) -> Array:
+    """`like + shift`, for angles, which a scale would tear apart."""
+    if scale is not None and (isinstance(scale, jax.core.Tracer) or np.any(np.asarray(scale) != 1)):
+        raise ValueError(
+            "`scale` must be None for angles: half an angle is another direction. They can only "
+            "be turned, `dist.unscale(shift, None)`."
+        )
+    return like + expand_units(shift, None, like)[0]
 
 
 def _expand(name: str, value: Any, like: Array) -> Array:

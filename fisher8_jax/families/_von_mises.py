@@ -1,7 +1,7 @@
 """The von Mises distribution: angles."""
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from fisher8_jax._internal.special import (
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import diagonal_factor
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
+from fisher8_jax.families._units import shift_alone
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -61,6 +62,7 @@ class VonMises(ScalarFamily):
     log_concentration: Array
 
     support = "angles"
+    units = "shift"
 
     @property
     def mean(self) -> Array:
@@ -168,6 +170,10 @@ class VonMises(ScalarFamily):
         log_k = jnp.broadcast_to(dist.log_concentration, shape)
         angle = jnp.broadcast_to(dist.location, shape) + _centred_sample(key, log_k)
         return angle.astype(self.location.dtype)
+
+    def unscale(self, shift: Any, scale: Any) -> Self:
+        """The distribution of `y + shift`: turned by `shift`; `scale` must be None."""
+        return type(self)(shift_alone(shift, scale, self.location), self.log_concentration)
 
     def crps(self, targets: Array) -> Array:
         """`E d(Y, targets) - E d(Y, Y') / 2` with the angle `d` between two directions.

@@ -5,6 +5,7 @@ from typing import Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.bisection import broadcast_probability, smallest_count
@@ -12,6 +13,7 @@ from fisher8_jax._internal.deviance import beta_deviance, exp_excess
 from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
+from fisher8_jax.families._initial import safe_log
 from fisher8_jax.families._poisson import (
     counts,
     poisson_distances,
@@ -62,6 +64,11 @@ class ZeroInflatedPoisson(ScalarFamily):
     log_rate: Array
 
     support = "counts"
+
+    @classmethod
+    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
+        """A rate of `mean`."""
+        return {"log_rate": safe_log(mean)}
 
     @property
     def rate(self) -> Array:

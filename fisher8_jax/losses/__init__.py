@@ -9,9 +9,9 @@ from fisher8_jax.losses._beta_nll import beta_nll as beta_nll
 from fisher8_jax.losses._collier import collier as collier
 from fisher8_jax.losses._collier import collier_predictive as collier_predictive
 from fisher8_jax.losses._faithful import faithful as faithful
-from fisher8_jax.losses._gaussian_nll import gaussian_nll as gaussian_nll
 from fisher8_jax.losses._natural_gradient import natural_gradient as natural_gradient
 from fisher8_jax.losses._natural_nll import natural_nll as natural_nll
+from fisher8_jax.losses._nll import nll as nll
 from fisher8_jax.losses._objective import LOSSES as LOSSES
 from fisher8_jax.losses._objective import Objective as Objective
 from fisher8_jax.losses._objective import make_objective as make_objective

@@ -38,7 +38,7 @@ def beta_nll(
             1000)(step)`, or one value per element. The paper recommends 0.5.
 
     Returns:
-        One value per element. The value is not a likelihood; compare models by `gaussian_nll`.
+        One value per element. The value is not a likelihood; compare models by `nll`.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -18,7 +18,7 @@ def check_gaussian(name: str, dist: Family, method: str) -> None:
     if not isinstance(dist, Gaussian):
         raise TypeError(
             f"`{name}` must be a `Gaussian` for `{method}`, got {type(dist).__name__}. For other "
-            "likelihoods use `gaussian_nll`, `natural_gradient` or `fisher8`."
+            "likelihoods use `nll`, `natural_gradient` or `fisher8`."
         )
 
 

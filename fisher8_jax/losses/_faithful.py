@@ -18,7 +18,7 @@ def faithful(
     """`(mean - targets)^2 / 2 + nll` where the NLL sees a constant mean.
 
     * mean update: `mean - targets`, that of `unit_variance`
-    * scale update: `(1 - z^2) / 2` on the log-variance, that of `gaussian_nll`
+    * scale update: `(1 - z^2) / 2` on the log-variance, that of `nll`
     * stops the gradient from the NLL to the mean
 
     The method has a second half in the network: the scale head reads the shared trunk through
@@ -32,7 +32,7 @@ def faithful(
         weights: importance of each element, a factor on its loss.
 
     Returns:
-        One value per element. The value is not a likelihood; compare models by `gaussian_nll`.
+        One value per element. The value is not a likelihood; compare models by `nll`.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -18,7 +18,7 @@ def natural_nll(
     * scale update: `mean^2 + variance - targets^2` on `eta2`
     * stops nothing
 
-    The number is that of `gaussian_nll`, evaluated with the square completed because the sum above
+    The number is that of `nll`, evaluated with the square completed because the sum above
     cancels. What makes the method is the head: use it with `Gaussian.from_natural`. On
     any other head the loss is the plain NLL.
 

@@ -23,9 +23,9 @@ from fisher8_jax.losses._beta_nll import beta_nll
 from fisher8_jax.losses._checks import check_hyperparameter_names
 from fisher8_jax.losses._collier import collier
 from fisher8_jax.losses._faithful import faithful
-from fisher8_jax.losses._gaussian_nll import gaussian_nll
 from fisher8_jax.losses._natural_gradient import natural_gradient
 from fisher8_jax.losses._natural_nll import natural_nll
+from fisher8_jax.losses._nll import nll
 from fisher8_jax.losses._trustable import (
     gather_references,
     init_references,
@@ -39,7 +39,7 @@ from fisher8_jax.losses._wong_toi import wong_toi, wong_toi_penalty
 LOSSES: Mapping[str, Callable[..., Array]] = MappingProxyType(
     {
         "unit_variance": unit_variance,
-        "gaussian_nll": gaussian_nll,
+        "nll": nll,
         "beta_nll": beta_nll,
         "faithful": faithful,
         "natural_nll": natural_nll,
@@ -69,7 +69,7 @@ class Objective(NamedTuple):
         >>> import jax.numpy as jnp
         >>> from fisher8_jax import Gaussian
         >>> from fisher8_jax.losses import make_objective
-        >>> objective = make_objective("gaussian_nll")
+        >>> objective = make_objective("nll")
         >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
         >>> objective.init(dist), objective.penalty({}, {})  # this loss needs neither
         ((), Array(0., dtype=float32, ...))

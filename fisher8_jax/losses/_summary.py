@@ -36,7 +36,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Gaussian NLL",
-        "gaussian_nll",
+        "nll",
         "mean, s",
         "exp(-s) * (mean - y)",
         "(1 - z**2) / 2",
@@ -45,7 +45,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "NLL with soft bounds",
-        "gaussian_nll",
+        "nll",
         "mean, raw",
         "exp(-s) * (mean - y)",
         "(1 - z**2) / 2 * sigmoid(high - raw) * sigmoid(below - low)",

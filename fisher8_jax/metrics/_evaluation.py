@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,6 +28,9 @@ _PER_LEVEL = (
     ("interval_width", "width"),
     ("interval_score", "interval score"),
 )
+
+# Those that have the units of the targets.
+_IN_UNITS = ("rmse", "mae", "crps", "sharpness", "interval_width", "interval_score")
 
 
 @register_tree
@@ -102,6 +106,22 @@ class Evaluation:
             for position, level in enumerate(self.levels)
         }
         return counts | scalars | per_level
+
+    def unscale(self, scale: float) -> "Evaluation":
+        """The scores of `scale * y` from those of `y`, as float64 NumPy arrays.
+
+        For targets that were divided by `scale` before they were scored.
+
+        Args:
+            scale: positive.
+        """
+        changed: dict[str, Any] = {
+            name: np.asarray(getattr(self, name), np.float64) * scale for name in _IN_UNITS
+        }
+        changed["nll"] = np.asarray(self.nll, np.float64) + np.log(scale)
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            changed[name] = None if bound is None else bound.unscale(scale)
+        return dataclasses.replace(self, **changed)
 
     def table(self, target_names: Sequence[str] | None = None) -> str:
         """The record as plain text: metrics in rows, targets in columns.

@@ -1,9 +1,10 @@
-"""Every family in every room: units, calibration, metrics, plots, mixtures, files, pickles.
+"""Every family with every subpackage: units, calibration, metrics, plots, mixtures, files, pickles.
 
 What takes seconds to compile for families whose quantiles are searched for is marked slow, except
 for one family each of real numbers, classes and vectors.
 """
 
+import dataclasses
 import functools
 import pickle
 
@@ -17,7 +18,16 @@ from fisher8_jax import plots
 from fisher8_jax.artifacts import TargetScaler, load_artifact, save_artifact
 from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
 from fisher8_jax.ensembles import Mixture, stack_members
-from fisher8_jax.families import Predictive
+from fisher8_jax.families import (
+    Bernoulli,
+    Beta,
+    Gaussian,
+    NegativeBinomial,
+    Poisson,
+    Predictive,
+    StudentTLearnedDf,
+    VonMises,
+)
 from fisher8_jax.metrics import evaluate
 from tests.families.conformance import QUICK, shifted
 from tests.families.table import CASES
@@ -44,8 +54,8 @@ def case_of(name):
 
 def scaler_for(dist):
     shape = dist.event_shape
-    shift = np.full(shape, 1.5) if dist.units == "shift and scale" else None
-    return TargetScaler(shift, np.full(shape, 2.0))
+    shift = np.full(shape, 1.5) if "shift" in dist.units else None
+    return TargetScaler(shift, np.full(shape, 2.0 if "scale" in dist.units else 1.0))
 
 
 def has_variance_scaling(dist, name):
@@ -121,23 +131,68 @@ def test_target_scaler_goes_there_and_back(name):
         with pytest.raises(TypeError, match=r"cannot be brought to other units\. \w+"):
             scaler_for(dist).unscale(dist)
         return
-    shift = 0.0 if dist.units == "scale" else 1.5
+    shift, scale = (word in dist.units for word in ("shift", "scale"))
+    shift, scale = 1.5 if shift else 0.0, 2.0 if scale else 1.0
     # A density per unit is smaller by the scale of every coordinate.
     size = max(1, int(np.prod(dist.event_shape)))
     own = jax.tree.map(np.asarray, got["own"])
-    np.testing.assert_allclose(got["units"]["nll"], own["nll"] + size * np.log(2), rtol=1e-9)
+    np.testing.assert_allclose(got["units"]["nll"], own["nll"] + size * np.log(scale), rtol=1e-9)
     np.testing.assert_allclose(got["units"]["cdf"], own["cdf"], rtol=1e-9)
     mean, std = got["units"]["moments"]
-    np.testing.assert_allclose(mean, 2 * own["mean"] + shift, rtol=1e-9)
-    np.testing.assert_allclose(std, 2 * own["std"], rtol=1e-9)
+    np.testing.assert_allclose(mean, scale * own["mean"] + shift, rtol=1e-9)
+    np.testing.assert_allclose(std, scale * own["std"], rtol=1e-9)
     if dist.units == "scale":
         with pytest.raises(ValueError, match=r"`shift` must be None .* shift=False"):
             TargetScaler(np.array(1.5), np.array(2.0)).unscale(dist)
+    if dist.units == "shift":
+        with pytest.raises(ValueError, match=r"`scale` must be None for angles"):
+            TargetScaler(np.array(1.5), np.array(2.0)).unscale(dist)
+
+
+@EVERY
+def test_a_family_knows_its_targets_and_its_variance(name):
+    dist, y = case_of(name)
+    family = type(dist)
+    assert family.outside_support(np.asarray(y)) is None
+    assert np.all(dist.in_support(y))
+    wrong = np.array(y, float).reshape(-1)
+    wrong[1] = np.nan
+    assert "got 1 of" in family.outside_support(wrong)
+    assert family.outside_support(wrong, where=np.arange(wrong.size) != 1) is None
+    assert Mixture(stack_members([dist, dist])).is_ordered == dist.is_ordered
+    if family.variance_field is not None:
+        field, slope = family.variance_field
+        changed = {field: getattr(dist, field) + slope * np.log(1.7)}
+        wider = dataclasses.replace(dist, **changed)
+        np.testing.assert_array_equal(wider.mean, dist.mean)
+        np.testing.assert_allclose(wider.variance, 1.7 * dist.variance, rtol=1e-12)
+
+
+def test_a_family_knows_where_a_head_starts():
+    """At the mean of the targets, wherever 0 would be far from it."""
+    mean = np.array([0.02, 0.4])
+    for family in (Poisson, NegativeBinomial, Beta, Bernoulli):
+        start = family.initial_fields(mean)
+        others = {name: np.zeros(2) for name in family.__dataclass_fields__ if name not in start}
+        np.testing.assert_allclose(family(**start, **others).mean, mean, rtol=1e-12)
+    assert all(np.isfinite(Poisson.initial_fields(np.zeros(1))["log_rate"]))
+    assert all(np.isfinite(Bernoulli.initial_fields(np.ones(1))["logit"]))
+    assert Gaussian.initial_fields(mean) == {}
+    np.testing.assert_allclose(
+        np.exp(StudentTLearnedDf.initial_fields(mean)["log_df"]), [5, 5], rtol=1e-12
+    )
+
+
+def test_angles_are_wrapped_and_other_values_are_not():
+    wrapped = VonMises.wrap(np.array([0.5, 3.5, -9.0]))
+    np.testing.assert_allclose(wrapped, [0.5, 3.5 - 2 * np.pi, -9 + 2 * np.pi])
+    np.testing.assert_array_equal(Gaussian.wrap(np.array([3.5])), [3.5])
 
 
 @EVERY
 def test_variance_scaling_keeps_the_mean(name):
     dist, _, got = answers(name)
+    assert dist.can_scale_variance == has_variance_scaling(dist, name)
     if not has_variance_scaling(dist, name):
         with pytest.raises(TypeError, match=r"variance scaled around its mean\. Use `SplitConf"):
             VarianceScaling(jnp.ones(dist.batch_shape)).apply(dist)

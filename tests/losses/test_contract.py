@@ -259,7 +259,7 @@ class LogNormal(Family):
         return jnp.exp(self._log().sample(key, sample_shape))
 
 
-GENERIC = ("unit_variance", "gaussian_nll", "beta_nll", "wong_toi", "natural_gradient", "fisher8")
+GENERIC = ("unit_variance", "nll", "beta_nll", "wong_toi", "natural_gradient", "fisher8")
 
 
 @pytest.mark.parametrize("name", GENERIC)

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from fisher8_jax import Gaussian, fisher8_nll
-from fisher8_jax.losses import beta_nll, faithful, gaussian_nll
+from fisher8_jax.losses import beta_nll, faithful, nll
 from fisher8_jax.losses._natural_gradient import natural_gradient
 from fisher8_jax.losses._natural_nll import natural_nll
 from fisher8_jax.losses._unit_variance import unit_variance
@@ -33,7 +33,7 @@ def unit_columns(x):
 
 BY_HAND = {
     "unit_variance": (unit_variance, {}, MEAN - Y, np.zeros_like(S)),
-    "gaussian_nll": (gaussian_nll, {}, (MEAN - Y) / VARIANCE, (1 - Z2) / 2),
+    "nll": (nll, {}, (MEAN - Y) / VARIANCE, (1 - Z2) / 2),
     "beta_nll": (
         beta_nll,
         {"beta": 0.3},
@@ -56,34 +56,32 @@ def test_gradients_are_those_derived_by_hand(name):
 
 
 def test_values_equal_scipy():
-    nll = -scipy.stats.norm(MEAN, np.exp(S / 2)).logpdf(Y)
+    expected_nll = -scipy.stats.norm(MEAN, np.exp(S / 2)).logpdf(Y)
     dist, targets = Gaussian(jnp.asarray(MEAN), jnp.asarray(S)), jnp.asarray(Y)
     squares = (Y - MEAN) ** 2 / 2
     expected = {
         unit_variance: squares,
-        gaussian_nll: nll,
-        natural_nll: nll,
-        natural_gradient: nll,
-        fisher8_nll: nll,
-        faithful: squares + nll,
+        nll: expected_nll,
+        natural_nll: expected_nll,
+        natural_gradient: expected_nll,
+        fisher8_nll: expected_nll,
+        faithful: squares + expected_nll,
     }
     for loss, values in expected.items():
         np.testing.assert_allclose(loss(dist, targets), values, rtol=1e-12)
     np.testing.assert_allclose(
-        beta_nll(dist, targets, beta=0.3), VARIANCE**0.3 * nll, rtol=1e-12, atol=1e-14
+        beta_nll(dist, targets, beta=0.3), VARIANCE**0.3 * expected_nll, rtol=1e-12, atol=1e-14
     )
-    without = gaussian_nll(dist, targets, constant=False)
-    np.testing.assert_allclose(without, nll - np.log(2 * np.pi) / 2, rtol=1e-12, atol=1e-14)
+    without = nll(dist, targets, constant=False)
+    np.testing.assert_allclose(
+        without, expected_nll - np.log(2 * np.pi) / 2, rtol=1e-12, atol=1e-14
+    )
 
 
 def test_beta_0_is_the_nll():
     dist, targets = Gaussian(jnp.asarray(MEAN), jnp.asarray(S)), jnp.asarray(Y)
-    np.testing.assert_allclose(
-        beta_nll(dist, targets, beta=0.0), gaussian_nll(dist, targets), rtol=1e-14
-    )
-    for actual, expected in zip(
-        gradients(beta_nll, beta=0.0), gradients(gaussian_nll), strict=True
-    ):
+    np.testing.assert_allclose(beta_nll(dist, targets, beta=0.0), nll(dist, targets), rtol=1e-14)
+    for actual, expected in zip(gradients(beta_nll, beta=0.0), gradients(nll), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-14)
 
 
@@ -115,8 +113,8 @@ def test_beta_may_be_traced_or_vary_by_element():
 def test_beta_nll_weight_is_a_constant():
     """Without the stop the scale gradient would carry an extra beta * variance^beta * nll."""
     actual = gradients(beta_nll, beta=0.5)[1]
-    nll = -scipy.stats.norm(MEAN, np.exp(S / 2)).logpdf(Y)
-    unstopped = VARIANCE**0.5 * ((1 - Z2) / 2 + 0.5 * nll)
+    expected_nll = -scipy.stats.norm(MEAN, np.exp(S / 2)).logpdf(Y)
+    unstopped = VARIANCE**0.5 * ((1 - Z2) / 2 + 0.5 * expected_nll)
     assert np.abs(actual - unstopped).max() > 0.1
 
 

@@ -76,7 +76,7 @@ def make_task(method: str, activation: str, width: str) -> Task:
     def natural(params: Params, batch: Batch, steps: Array, state: Any) -> NetworkGradient:
         return network_gradient(predict, params, batch.inputs, batch.targets)
 
-    objective = make_objective("gaussian_nll" if method == "adam" else "fisher8")
+    objective = make_objective("nll" if method == "adam" else "fisher8")
     by_network = natural if method == "network" else None
     return Task(plain_network(predict), objective, optimizer, natural=by_network)
 

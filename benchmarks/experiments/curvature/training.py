@@ -95,7 +95,7 @@ def make_task(
     optimizer = Optimizer(method, steps, cap or max_kl(steps), "cap" if cap else "target")
     return Task(
         apply=plain_network(predict),
-        objective=OBJECTIVES["gaussian_nll" if method == "adam_nll" else "fisher8"],
+        objective=OBJECTIVES["nll" if method == "adam_nll" else "fisher8"],
         optimizer=optimizer,
         natural=Natural(predict) if is_network(method) else None,
         average=None if average is None else max(average * steps, 1.0),
@@ -103,7 +103,7 @@ def make_task(
 
 
 # One object per loss: tasks are compared when compiled programs are looked for.
-OBJECTIVES = {name: make_objective(name) for name in ("gaussian_nll", "fisher8")}
+OBJECTIVES = {name: make_objective(name) for name in ("nll", "fisher8")}
 
 
 SILU = Mlp(hidden=(50, 50), activation=jax.nn.silu)

@@ -144,7 +144,7 @@ def _plain_nll(state, dist, targets, *, indices, key, where=None, weights=None) 
     return dist.nll(targets)
 
 
-PLAIN_NLL = make_objective("gaussian_nll")._replace(values=_plain_nll)
+PLAIN_NLL = make_objective("nll")._replace(values=_plain_nll)
 
 
 class Settings(NamedTuple):

@@ -6,7 +6,7 @@ from fisher8_jax.families import Family
 from fisher8_jax.losses._elements import per_element
 
 
-def gaussian_nll(
+def nll(
     dist: Family,
     targets: Array,
     *,
@@ -38,7 +38,7 @@ def gaussian_nll(
         >>> import jax.numpy as jnp
         >>> from fisher8_jax import Gaussian
         >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
-        >>> gaussian_nll(dist, jnp.array([1.0, 2.0]), constant=False)
+        >>> nll(dist, jnp.array([1.0, 2.0]), constant=False)
         Array([0.5, 2. ], dtype=float32)
 
     Reference:
