@@ -151,9 +151,13 @@ def test_auto_tries_what_fits_the_data(targets, names):
         (
             "gamma",
             [1.0, -2.0],
-            "'gamma' has no likelihood for 1 of 2 targets, the first of them -2",
+            "'gamma' does not fit `y`: `targets` of Gamma must be positive finite numbers, got 1",
         ),
-        ("poisson", [1.0, 2.5], "its support is 'counts'. Choose another, or 'auto'"),
+        (
+            "poisson",
+            [1.0, 2.5],
+            "whole numbers from 0, got 1 of 2 that are not, .*: 2.5. Choose another, or 'auto'",
+        ),
     ],
 )
 def test_families_that_do_not_fit_are_named(family, targets, message):
