@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 
 class Benchmark(NamedTuple):
-    """One row: two modules below `benchmarks`, and a line of help."""
+    """One row: two modules below `benchmarks`, a line of help, and whether its cells repeat."""
 
     command: str
     help: str
     report: str | None = None
+    repeats: bool = False
+    """Its cells come out the same to the bit: it measures no times. See `machinery/repeat.py`."""
 
     def load_command(self) -> ModuleType:
         return importlib.import_module(f"benchmarks.{self.command}")
@@ -25,7 +27,8 @@ class Benchmark(NamedTuple):
 
 
 def _experiment(name: str, help_text: str) -> Benchmark:
-    return Benchmark(f"experiments.{name}.command", help_text, f"experiments.{name}.report")
+    modules = f"experiments.{name}.command", help_text, f"experiments.{name}.report"
+    return Benchmark(*modules, repeats=True)
 
 
 # In the order of the report.
@@ -43,6 +46,7 @@ BENCHMARKS = {
         "experiments.damping.command",
         "Fixed damping beside Levenberg and Marquardt's.",
         "experiments.damping.command",
+        repeats=True,
     ),
     "rotated_mnist": _experiment("rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": _experiment("weak_lensing", "Two cosmological parameters from maps."),
@@ -72,5 +76,6 @@ BENCHMARKS = {
     "engel": Benchmark(
         "experiments.engel.command", "Plain NLL beside Fisher8 on a small real data set."
     ),
+    "repeat": Benchmark("machinery.repeat", "Random stored cells computed again and compared."),
     "report": Benchmark("machinery.report", "Committed results beside the published figures."),
 }

@@ -40,11 +40,20 @@ class Paragraph:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A caption, a header and rows of text."""
+    """A caption, a header and rows of text, each as long as the header."""
 
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        # A cell left out would put all that follow under another heading.
+        for row in self.rows:
+            if len(row) != len(self.header):
+                raise ValueError(
+                    f"A row of {self.caption!r} has {len(row)} cells for {len(self.header)} "
+                    f"columns: {list(row)}."
+                )
 
 
 @dataclasses.dataclass(frozen=True)

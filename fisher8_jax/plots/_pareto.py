@@ -22,18 +22,22 @@ def plot_pareto(
     scores: Mapping[str, ArrayLike],
     *,
     names: tuple[str, str] = ("RMSE", "NLL"),
+    upper: tuple[float, float] | None = None,
     ax: Axes | None = None,
     **kwargs: Any,
 ) -> Axes:
     """Draws runs, the mean of every method as a star, and its 1-sigma covariance ellipse.
 
     Towards the lower left is better on both axes. The ellipse has the half-axes
-    `sqrt(eigenvalue)` of the sample covariance; it needs three runs. Runs that are not finite are
-    not drawn, and the legend states their number.
+    `sqrt(eigenvalue)` of the sample covariance; it needs three runs. No run is lost silently: with
+    `upper`, runs beyond it are triangles at the edge and count there in star and ellipse; without,
+    runs that are not finite are not drawn. The legend states the number of either.
 
     Args:
         scores: for every method an array of shape (runs, 2), smaller is better.
         names: of the two scores.
+        upper: the largest value of each score that is drawn where it is; runs beyond it, infinite
+            or nan move to it. None draws all finite runs.
         ax: axes to draw into, by default the current ones.
         **kwargs: of `Axes.scatter` for the runs.
 
@@ -43,32 +47,15 @@ def plot_pareto(
     Example:
         >>> import jax.numpy as jnp
         >>> from matplotlib.figure import Figure
-        >>> runs = jnp.array([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
-        >>> ax = plot_pareto({"A": runs}, ax=Figure().subplots())
-        >>> len(ax.patches)
-        1
+        >>> runs = jnp.array([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0], [1.0, jnp.inf]])
+        >>> ax = plot_pareto({"A": runs}, upper=(4.0, 4.0), ax=Figure().subplots())
+        >>> ax.get_legend().get_texts()[0].get_text()
+        'A, 1 of 4 at the edge'
     """
     ax = current_axes(ax)
     for position, (method, values) in enumerate(scores.items()):
-        runs = _check_runs(method, values)
-        finite = runs[np.isfinite(runs).all(axis=1)]
-        bad = len(runs) - len(finite)
-        label = method if bad == 0 else f"{method}, {bad} of {len(runs)} not finite"
-        style = style_of(position)
-        if not len(finite):
-            ax.plot([], [], marker="*", linestyle="none", color=style["color"], label=label)
-            continue
-        dots = {"color": style["color"], "marker": style["marker"], "s": 14, "alpha": 0.55}
-        dots["linewidths"] = 0
-        aliases = (("c", "color"), ("linewidth", "linewidths"))
-        ax.scatter(*finite.T, **merged(dots, kwargs, aliases))
-        if len(finite) >= 3:
-            ax.add_patch(_ellipse(finite, style))
-        ax.plot(
-            *finite.mean(axis=0), marker="*", markersize=12, linestyle=style["linestyle"],
-            color=style["color"], markeredgecolor="black", markeredgewidth=0.8, zorder=3,
-            label=label,
-        )  # fmt: skip
+        runs = _Runs(method, values, upper)
+        _draw_runs(ax, runs, style_of(position), f"{method}{runs.note}", kwargs)
     ax.autoscale_view()
     return finish(ax, *names)
 
@@ -77,6 +64,7 @@ def plot_pareto_panels(
     panels: Mapping[str, Mapping[str, ArrayLike]],
     *,
     names: tuple[str, str] = ("RMSE", "NLL"),
+    upper: tuple[float, float] | None = None,
     axes: np.ndarray | Sequence[Axes] | None = None,
     **kwargs: Any,
 ) -> np.ndarray:
@@ -85,6 +73,7 @@ def plot_pareto_panels(
     Args:
         panels: for every panel, such as a learning rate, the scores of `plot_pareto`.
         names: of the two scores.
+        upper: see `plot_pareto`; each panel says how many runs it concerns.
         axes: as many Axes as panels, by default a new row of them.
         **kwargs: of `Axes.scatter` for the runs.
 
@@ -102,9 +91,17 @@ def plot_pareto_panels(
     """
     grid = axes_grid(axes, 1, len(panels), size=(3.2, 3.2))[0]
     for ax, (title, scores) in zip(grid, panels.items(), strict=True):
-        plot_pareto(scores, names=names, ax=ax, **kwargs)
+        notes = []
+        for position, (method, values) in enumerate(scores.items()):
+            runs = _Runs(method, values, upper)
+            _draw_runs(ax, runs, style_of(position), method, kwargs)
+            notes += [f"{method}{runs.note}"] if runs.note else []
+        finish(ax, *names)
         ax.set_title(title)
         ax.get_legend().remove()
+        if notes:
+            place = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
+            ax.text(0.98, 0.02, "\n".join(notes), **place, fontsize="x-small")
     for ax in grid[1:]:
         ax.sharex(grid[0])
         ax.sharey(grid[0])
@@ -112,6 +109,49 @@ def plot_pareto_panels(
     grid[0].autoscale()
     legend_above_data(grid[0])
     return grid
+
+
+class _Runs:
+    """The runs of one method: those inside the picture, at its edge, and left out."""
+
+    def __init__(self, method: str, values: ArrayLike, upper: tuple[float, float] | None):
+        runs = _check_runs(method, values)
+        is_beyond = np.zeros(runs.shape, bool)
+        if upper is not None:
+            is_beyond = ~(runs <= np.asarray(upper))  # nan is beyond, too
+            runs = np.where(is_beyond, upper, runs)
+        is_drawn = np.isfinite(runs).all(axis=1)
+        at_edge = is_beyond.any(axis=1) & is_drawn
+        self.drawn, self.edge, self.inside = (
+            runs[is_drawn],
+            runs[at_edge],
+            runs[is_drawn & ~at_edge],
+        )
+        lost = len(runs) - len(self.drawn)
+        self.note = f", {len(self.edge)} of {len(runs)} at the edge" if len(self.edge) else ""
+        self.note += f", {lost} of {len(runs)} not finite" if lost else ""
+
+
+def _draw_runs(
+    ax: Axes, runs: _Runs, style: dict[str, Any], label: str, kwargs: dict[str, Any]
+) -> None:
+    if not len(runs.drawn):
+        ax.plot([], [], marker="*", linestyle="none", color=style["color"], label=label)
+        return
+    dots = {"color": style["color"], "marker": style["marker"], "s": 14, "alpha": 0.55}
+    dots["linewidths"] = 0
+    aliases = (("c", "color"), ("linewidth", "linewidths"))
+    ax.scatter(*runs.inside.T, **merged(dots, kwargs, aliases))
+    if len(runs.edge):
+        edge = {**dots, "marker": "^", "s": 40, "alpha": 0.9, "clip_on": False}
+        ax.scatter(*runs.edge.T, **merged(edge, kwargs, aliases))
+    if len(runs.drawn) >= 3:
+        ax.add_patch(_ellipse(runs.drawn, style))
+    ax.plot(
+        *runs.drawn.mean(axis=0), marker="*", markersize=12, linestyle=style["linestyle"],
+        color=style["color"], markeredgecolor="black", markeredgewidth=0.8, zorder=3,
+        label=label,
+    )  # fmt: skip
 
 
 def _check_runs(method: str, values: ArrayLike) -> np.ndarray:

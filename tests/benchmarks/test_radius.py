@@ -11,6 +11,7 @@ from benchmarks.experiments.radius.claims import ECE_MARGIN, RadiusResults
 from benchmarks.experiments.radius.plan import VARIANTS, RadiusJob
 from benchmarks.experiments.radius.report import section
 from benchmarks.experiments.uci.data import DATASETS
+from benchmarks.machinery.document import Table, print_section
 from benchmarks.machinery.store import Store
 
 
@@ -18,9 +19,9 @@ def make_job(experiment, dataset="yacht", results=Path("unused")):
     return RadiusJob(experiment, dataset, 0, Path("unused.npz"), results)
 
 
-def write_cells(store, experiment, values):
+def write_cells(store, experiment, values, datasets=tuple(DATASETS)):
     """Cells with the same three scores in all 20 folds of every set."""
-    for dataset in DATASETS:
+    for dataset in datasets:
         job = make_job(experiment, dataset)
         for variant in job.variants:
             result = {name: [value] * 20 for name, value in values.items()}
@@ -91,6 +92,21 @@ def test_a_diverged_run_is_counted(tmp_path):
     write_cells(store, "cap", {"rmse": np.nan, "nll": 1.0, "ece": 0.1})
     table = section(store).blocks[0]
     assert all(row[1] == "160 of 160" for row in table.rows)
+
+
+@pytest.mark.parametrize("experiment", VARIANTS)
+def test_figures_of_a_partial_folder_stand_under_their_sets(tmp_path, experiment, capsys):
+    store = Store(tmp_path)
+    write_cells(store, experiment, {"rmse": 3.25, "nll": 1.0, "ece": 0.1}, ("energy", "wine"))
+    found = section(store)
+    assert print_section(found) == 0
+    assert "wine" in capsys.readouterr().out
+    for table in (block for block in found.blocks if isinstance(block, Table)):
+        if "wine" in table.header:
+            columns = dict(zip(table.header, table.rows[0], strict=True))
+            given = {name for name in DATASETS if columns[name] == "3.25 / 1.00"}
+            assert given == {"energy", "wine"}
+            assert all(columns[name] == "-" for name in DATASETS if name not in given)
 
 
 def test_there_is_no_section_without_results(tmp_path):

@@ -4,7 +4,13 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.experiments.sinusoid.plan import NOISES, true_mean
 from benchmarks.experiments.uci.comparison import Comparison, Key
-from benchmarks.experiments.uci.report import coverage, outside_table, winner_noise, winner_table
+from benchmarks.experiments.uci.report import (
+    agreement_table,
+    coverage,
+    outside_table,
+    winner_noise,
+    winner_table,
+)
 from benchmarks.machinery.document import Figure, Paragraph, Section, Table, to_html, to_markdown
 from benchmarks.machinery.store import Store
 
@@ -51,7 +57,9 @@ def test_published_figures_themselves_agree_everywhere(store, row):
     assert len(found.missing) == 352 - len(row)
     assert all(difference.within for difference in found.differences())
     assert "8 of 8 figures" in coverage(found)[1]
-    assert "same in 1 of 1 rows" in coverage(found)[3]
+    table = agreement_table(found)
+    assert table.rows[0] == ["SGD", "rounded as printed", *["1 of 1"] * 3]
+    assert table.rows[1] == ["SGD", "unrounded", *["1 of 1"] * 3]
     assert outside_table(found, []).rows == []
     assert winner_table(found).rows == []
 

@@ -243,6 +243,27 @@ def test_diverged_runs_are_stated():
     assert not ax.patches  # two runs have no covariance ellipse
 
 
+def test_runs_beyond_the_edge_are_drawn_there_and_counted():
+    runs = np.array([[1.0, 1.0], [np.nan, 1.0], [2.0, 9.0], [2.0, 3.0], [np.inf, np.inf]])
+    ax = plots.plot_pareto({"A": runs, "B": RUNS[:2]}, upper=(4.0, 5.0))
+    moved = np.array([[4.0, 1.0], [2.0, 5.0], [4.0, 5.0]])
+    assert ax.get_legend_handles_labels()[1] == ["A, 3 of 5 at the edge", "B"]
+    np.testing.assert_array_equal(ax.collections[1].get_offsets(), moved)
+    star = np.mean([[1.0, 1.0], [2.0, 3.0], *moved], axis=0)
+    np.testing.assert_allclose(ax.lines[0].get_xydata()[0], star)
+    assert len(ax.patches) == 1  # of all five runs of A; B has two
+
+
+def test_every_panel_counts_its_runs_at_the_edge():
+    bad = np.array([[np.nan, 1.0], [1.0, 1.0], [2.0, 0.0]])
+    grid = plots.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": bad}}, upper=(9.0, 9.0))
+    texts = [[text.get_text() for text in ax.texts] for ax in grid]
+    assert texts == [[], ["A, 1 of 3 at the edge"]]
+    assert [text.get_text() for text in grid[0].get_legend().get_texts()] == ["A"]
+    grid = plots.plot_pareto_panels({"b": {"A": bad}})
+    assert grid[0].texts[0].get_text() == "A, 1 of 3 not finite"
+
+
 def test_training_map_takes_unsorted_inputs_and_blanks_zeros():
     values = np.array([[1.0, 100.0, 0.0], [10.0, 1e3, np.nan]])
     ax = plots.plot_training_map(values, np.array([2.0, 0.0, 1.0]), [0, 10], label="variance")

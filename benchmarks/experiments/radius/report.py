@@ -64,8 +64,8 @@ def _cap_blocks(results: RadiusResults) -> list[Block]:
         runs = sum(len(c["rmse"].folds) for _, c in cells)
         lost = sum(max(c["rmse"].diverged, c["nll"].diverged) for _, c in cells)
         lost += sum(results.non_finite["cap", rate, d] for d, _ in cells)
-        means = [f"{c['rmse'].mean:.3g} / {c['nll'].mean:.2f}" for _, c in cells]
         worst = max(float(np.max(c["nll"].folds)) for _, c in cells)
+        means = _means(results, "cap", rate)
         rows.append([rate, f"{lost} of {runs}", f"{worst:.2f}", *means])
     if not rows:
         return []
@@ -97,17 +97,19 @@ def _epochs_blocks(results: RadiusResults) -> list[Block]:
     for experiment in ("epochs", "held_out"):
         for variant in VARIANTS[experiment]:
             verdicts = results.verdicts_of_epochs(experiment, variant)
-            cells = [results.get(experiment, variant, d) for d in DATASETS]
             if verdicts:
-                words = [
-                    "-" if c is None else f"{c['rmse'].mean:.3g} / {c['nll'].mean:.2f}"
-                    for c in cells
-                ]
-                rows.append([experiment, variant, _count(verdicts), *words])
+                means = _means(results, experiment, variant)
+                rows.append([experiment, variant, _count(verdicts), *means])
     if rows:
         caption = "Guards for small data over 100 epochs: RMSE / NLL, and cells as good as Adam's"
         blocks.append(Table(caption, ["data", "parameters", "cells", *DATASETS], rows))
     return blocks
+
+
+def _means(results: RadiusResults, experiment: str, variant: str) -> list[str]:
+    """RMSE / NLL of every set; "-" where there is no cell."""
+    cells = [results.get(experiment, variant, dataset) for dataset in DATASETS]
+    return ["-" if c is None else f"{c['rmse'].mean:.3g} / {c['nll'].mean:.2f}" for c in cells]
 
 
 def _cost_blocks(store: Store) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Fits and maps over training of one setting, one column a method."""
+"""Fits and maps over training of one setting, one column a method, the last the truth."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from benchmarks.experiments.sinusoid.plan import BALL, true_mean
 from benchmarks.machinery.figures import to_png
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import local_kl_variance
+from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 from fisher8_jax.plots import plot_fit, plot_training_map
 
 Result = Mapping[str, Any]
@@ -28,41 +29,64 @@ def diverged(result: Result) -> bool:
 
 
 def sinusoid_figure(results: Mapping[str, Result], truth: Truth) -> bytes:
-    """Fit, both variances over training, and the last KL variance beside that of the truth.
+    """The published figure: fit, Jacobian variance and KL variance; the last column is the oracle.
 
     Args:
-        results: the result of every column, by its title; those that diverged are left out.
+        results: the result of every column, by its title. One that diverged shows its maps up to
+            there and says so in place of a fit.
         truth: the true mean and standard deviation at the shown points.
     """
-    shown = {title: result for title, result in results.items() if not diverged(result)}
-    heights = (1.0, 1.1, 1.1, 0.8)
+    columns = {**results, "Oracle": oracle(next(iter(results.values())), truth)}
     figure, axes = plt.subplots(
-        4, len(shown), figsize=(3.9 * len(shown) + 0.8, 9.2), layout="constrained",
-        sharex=True, sharey="row", height_ratios=heights, squeeze=False,
+        3, len(columns), figsize=(3.4 * len(columns) + 0.8, 7.4), layout="constrained",
+        sharex=True, sharey="row", height_ratios=(1.0, 1.1, 1.1), squeeze=False,
     )  # fmt: skip
-    draw_fits(axes[0], shown, truth[0])
-    for row, name in zip(axes[1:3], MAPS, strict=True):
-        _draw_maps(figure, row, list(shown.values()), name)
-    _draw_last_kl(axes[3], list(shown.values()), truth)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
-    figure.legend(*axes[3, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    draw_fits(axes[0], columns, truth[0])
+    for row, name in zip(axes[1:], MAPS, strict=True):
+        _draw_maps(figure, row, list(columns.values()), name)
+    figure.legend(*axes[0, -1].get_legend_handles_labels(), loc="outside upper center", ncols=5)
     for ax in axes[-1]:
         ax.set_xlabel("input")
     for ax in axes[:-1].flat:
         ax.set_xlabel("")
     for ax in axes[:, 1:].flat:
         ax.set_ylabel("")
-    return to_png(figure, dpi=110)
+    return to_png(figure, dpi=100)
+
+
+def oracle(result: Result, truth: Truth) -> Result:
+    """The column of the truth: as if a network had predicted it from the first step on.
+
+    A truth has no hidden layer; its Jacobian is that of the true mean itself.
+    """
+    x = _numbers(result["x"])
+    mean, std = (jnp.asarray(array) for array in truth)
+    jacobian = local_jacobian_variance(lambda x: true_mean(x, jnp), x[:, None], radius=BALL)
+    kl = local_kl_variance(Gaussian.from_std(mean, std), x, radius=BALL)
+    times = len(result["steps"])
+    return {
+        "x": result["x"],
+        "targets": result["targets"],
+        "steps": result["steps"],
+        "mean": mean,
+        "std": std,
+        "log10_jacobian_variance": np.tile(np.log10(jacobian), (times, 1)),
+        "log10_kl_variance": np.tile(np.log10(kl), (times, 1)),
+    }
 
 
 def draw_fits(axes: Sequence[Axes], results: Mapping[str, Result], truth: np.ndarray) -> None:
     """Bands, targets and the true mean, one panel a result; the figure has the legend."""
     for ax, (title, result) in zip(axes, results.items(), strict=True):
         x = _numbers(result["x"])
-        dist = Gaussian.from_std(_numbers(result["mean"]), _numbers(result["std"]))
-        plot_fit(dist, x, _numbers(result["targets"]), truth=jnp.asarray(truth), ax=ax)
         highest = 1.1 * np.abs(np.asarray(result["targets"])).max()
         ax.set(title=title, xlim=(float(x.min()), float(x.max())), ylim=(-highest, highest))
+        if diverged(result):
+            ax.text(0.5, 0.5, "diverged", transform=ax.transAxes, ha="center", va="center")
+            continue
+        dist = Gaussian.from_std(_numbers(result["mean"]), _numbers(result["std"]))
+        plot_fit(dist, x, _numbers(result["targets"]), truth=jnp.asarray(truth), ax=ax)
+        ax.set(xlim=(float(x.min()), float(x.max())), ylim=(-highest, highest))
         ax.legend().remove()
 
 
@@ -79,18 +103,8 @@ def _draw_maps(figure: Figure, row: Sequence[Axes], results: Sequence[Result], n
         )  # fmt: skip
         ax.set_ylabel("share of training")
         ax.yaxis.set_major_formatter(StrMethodFormatter("{x:.0%}"))
-    mappable = row[0].collections[0]
+    mappable = row[-1].collections[0]
     figure.colorbar(mappable, ax=list(row), label=f"log10 {MAPS[name]}", extend="min")
-
-
-def _draw_last_kl(row: Sequence[Axes], results: Sequence[Result], truth: Truth) -> None:
-    mean, std = (jnp.asarray(array) for array in truth)
-    for ax, result in zip(row, results, strict=True):
-        x = _numbers(result["x"])
-        kl = np.log10(np.asarray(local_kl_variance(Gaussian.from_std(mean, std), x, radius=0.5)))
-        ax.plot(x, _numbers(result["log10_kl_variance"])[-1], label="at the end")
-        ax.plot(x, kl, linestyle="--", label="of the truth")
-        ax.set_ylabel("log10 KL variance")
 
 
 def _numbers(values: Any) -> Array:

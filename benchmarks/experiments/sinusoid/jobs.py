@@ -11,6 +11,7 @@ import optax
 from jax import Array
 
 from benchmarks.experiments.sinusoid.plan import (
+    BALL,
     BATCH,
     HIGH,
     LEARNING_RATE,
@@ -36,7 +37,6 @@ from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 from fisher8_jax.ensembles import stack_members
 
 NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)
-BALL = 0.5
 DENSE = np.linspace(LOW, HIGH, 1201, dtype=np.float32)  # where errors are measured
 SHOWN = slice(None, None, 5)  # the training points that maps and fits are kept at
 

@@ -11,6 +11,7 @@ LOW, HIGH = 0.0, 12.0
 POINTS = 1000
 BATCH = 32
 LEARNING_RATE = 1e-3
+BALL = 0.5  # the radius of local variances
 
 METHODS = choose(("fisher8_radius", "fisher8", "nll", "beta_nll"), link="log_variance")
 
@@ -41,9 +42,9 @@ def setting_of(name: str, method: str) -> Setting:
     return SETTINGS[name]._replace(max_kl=MAX_KL if method == "fisher8_radius" else None)
 
 
-def true_mean(x: np.ndarray) -> np.ndarray:
-    """`0.4 sin(2 pi x)`."""
-    return 0.4 * np.sin(2 * np.pi * x)
+def true_mean(x: Any, numpy: Any = np) -> Any:
+    """`0.4 sin(2 pi x)`; `numpy` may be `jax.numpy`."""
+    return 0.4 * numpy.sin(2 * np.pi * x)
 
 
 NOISES = {

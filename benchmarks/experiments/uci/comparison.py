@@ -67,6 +67,11 @@ class Difference(NamedTuple):
         return bool(abs(rounded - self.paper.mean) <= self.paper.std + 1e-9)
 
     @property
+    def within_unrounded(self) -> bool:
+        """The same without rounding."""
+        return bool(abs(self.ours.mean - self.paper.mean) <= self.paper.std)
+
+    @property
     def spreads(self) -> float:
         """The difference in published fold spreads, nan if the printed spread is 0."""
         return (self.ours.mean - self.paper.mean) / self.paper.std if self.paper.std else np.nan
@@ -111,15 +116,44 @@ class Comparison:
         """Published cells that we have no result for."""
         return [key for key in self.paper if key not in self.ours]
 
-    def winners(self, optimizer: str, rate: float, dataset: str) -> tuple[str, set[str]] | None:
-        """Our best method in NLL and the paper's best ones (ties as printed); None if unknown."""
+    def winners(
+        self, optimizer: str, rate: float, dataset: str, metric: str = "nll"
+    ) -> tuple[str, set[str]] | None:
+        """Our best method and the paper's best ones (ties as printed); None if unknown."""
         keys = [k for k in self.paper if k[:3] == (optimizer, rate, dataset)]
         if not keys or any(key not in self.ours for key in keys):
             return None
-        ours = min(keys, key=lambda key: _or_inf(self.ours[key]["nll"].mean)).method
-        values = {key.method: self._published_mean(key, "nll") for key in keys}
+        ours = min(keys, key=lambda key: _or_inf(self.ours[key][metric].mean)).method
+        values = {key.method: self._published_mean(key, metric) for key in keys}
         best = min(values.values())
         return ours, {method for method, value in values.items() if value == best}
+
+    def agreement(self, optimizer: str, metric: str, *, rounded: bool) -> tuple[int, int]:
+        """Rows (rate, set) in which a best method of ours is a published best one; of how many.
+
+        Args:
+            optimizer: of the tables.
+            metric: by which methods are compared.
+            rounded: our means as the paper prints them, so that ours may tie, too.
+        """
+        agree, rows = 0, 0
+        for rate in BUDGETS[optimizer].rates:
+            for dataset in _datasets(self.paper):
+                found = self.winners(optimizer, rate, dataset, metric)
+                if found is None:
+                    continue
+                best, published_best = found
+                means = {
+                    method: self._own_mean(Key(optimizer, rate, dataset, method), metric, rounded)
+                    for method in {best, *published_best}
+                }
+                agree += any(means[method] == means[best] for method in published_best)
+                rows += 1
+        return agree, rows
+
+    def _own_mean(self, key: Key, metric: str, rounded: bool) -> float:
+        mean = self.ours[key][metric].mean
+        return _or_inf(float(np.round(mean, METRICS[metric])) if rounded else mean)
 
     def ranks(self, metric: str, rate: float, optimizer: str = "sgd") -> dict[str, tuple]:
         """Average rank over data sets, (ours, paper), among the methods with a variance."""

@@ -35,6 +35,7 @@ def section(store: Store) -> Section | None:
     blocks: list[Block] = [Paragraph(_how_to_read())]
     others = [other for other in others if other.ours]
     blocks += [Paragraph(text) for text in coverage(comparison)]
+    blocks.append(agreement_table(comparison))
     blocks += [Paragraph(text) for text in winner_noise(comparison, others)]
     blocks.append(fingerprint_table(comparison))
     blocks += [Paragraph(text) for text in fingerprints(comparison)]
@@ -60,15 +61,25 @@ def coverage(comparison: Comparison) -> list[str]:
         sentences.append(
             f"{name}: {inside} of {len(found)} figures that did not diverge in the paper "
             f"({100 * inside / max(1, len(found)):.1f} %) lie within one published fold std of the "
-            "published mean, ours rounded as the paper prints it."
+            "published mean, ours rounded as the paper prints it; without rounding "
+            f"{sum(d.within_unrounded for d in found)}."
         )
-    rows = winner_rows(comparison)
-    agree = sum(ours in paper for _, _, _, ours, paper in rows)
-    sentences.append(
-        f"The best method in NLL is the same in {agree} of {len(rows)} rows "
-        f"({100 * agree / max(1, len(rows)):.1f} %); a tie in the printed figures counts as either."
-    )
     return sentences
+
+
+def agreement_table(comparison: Comparison) -> Table:
+    """In how many rows (rate, set) the best method is the published one."""
+    rows = []
+    for optimizer in BUDGETS:
+        for words, rounded in (("rounded as printed", True), ("unrounded", False)):
+            counts = [comparison.agreement(optimizer, m, rounded=rounded) for m in METRICS]
+            texts = [f"{agree} of {number}" for agree, number in counts]
+            rows.append([optimizer.upper(), words, *texts])
+    caption = (
+        "Rows (learning rate, set) in which our best of the five methods is the published best "
+        "one; a tie in printed figures counts as either"
+    )
+    return Table(caption, ["", "our means", *(metric.upper() for metric in METRICS)], rows)
 
 
 def fingerprint_table(comparison: Comparison) -> Table:
@@ -140,12 +151,14 @@ def reason(found: Difference, others: Sequence[Comparison]) -> str:
     return "; ".join(parts) or "open"
 
 
-def winner_rows(comparison: Comparison) -> list[tuple[str, float, str, str, set[str]]]:
-    """One row per table and set: place, our best method in NLL, the published best ones."""
+def winner_rows(
+    comparison: Comparison, metric: str = "nll"
+) -> list[tuple[str, float, str, str, set[str]]]:
+    """One row per table and set: place, our best method, the published best ones."""
     rows = []
     for optimizer, rate in comparison.tables:
         for dataset in dict.fromkeys(key.dataset for key in comparison.paper):
-            found = comparison.winners(optimizer, rate, dataset)
+            found = comparison.winners(optimizer, rate, dataset, metric)
             if found is not None:
                 rows.append((optimizer, rate, dataset, *found))
     return rows
