@@ -29,6 +29,7 @@ FROM_REPORT = {
     "network_time.png": "curvature-time-long",
     "radius_learning_rate.png": "radius_learning_rate",
     "sinusoid.png": "sinusoid-best-constant",
+    "sinusoid_linear.png": "sinusoid-best-linear",
     "tables.png": "tables",
 }
 
