@@ -16,12 +16,14 @@ differences have no meaning through it, and a constant factor on the loss has no
 
 import dataclasses
 import functools
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import (
     check_axis,
     check_axis_name_is_bound,
@@ -39,32 +41,13 @@ from fisher8_jax._internal.numerics import (
     scale_by,
 )
 from fisher8_jax._internal.trees import array_fields
-from fisher8_jax._masking import expand_like, hide_outside, zero_outside
+from fisher8_jax._masking import hide_outside, zero_outside
 from fisher8_jax.families import Family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 Tree = TypeVar("Tree")
 
 NaturalCotangent = dict[str, Scaled]
-
-
-class Curvature(Protocol):
-    """What the rule asks of the curvature of a network, see `network_curvature`."""
-
-    @property
-    def dist(self) -> Family:
-        """The predictions it was computed for."""
-
-    @property
-    def axis_name(self) -> AxisName | None:
-        """The mapped axis that the batch is split over."""
-
-    @property
-    def report(self) -> Array:
-        """Zeros that receive what is known about the step as their cotangent."""
-
-    def solve(self, natural: Array) -> tuple[Array, Array]:
-        """The cotangent to back-propagate, `batch_shape + (p,)`, and that of `report`."""
 
 
 class Rule(NamedTuple):
@@ -84,7 +67,6 @@ def fisher8(
     where: Array | None = None,
     normalize: bool = True,
     gradients_averaged: bool = False,
-    curvature: Curvature | None = None,
 ) -> SomeFamily:
     """Returns `dist` unchanged; whatever loss follows is back-propagated by the Fisher8 rule.
 
@@ -103,9 +85,6 @@ def fisher8(
         normalize: False keeps the natural gradients as they are (the paper's per-point rule).
         gradients_averaged: True if the code around averages gradients over `axis_name` (`pmean`, or
             a mean of per-example gradients) instead of summing them.
-        curvature: from `network_curvature`. Then there are no norms: with the mean of the loss the
-            parameters' gradient is the natural gradient of the whole network, damped. Arguments
-            about norms and averages have no part in it.
 
     Returns:
         A distribution equal to `dist`.
@@ -123,12 +102,8 @@ def fisher8(
     Reference:
         Fisher8, UAI 2026, the batched update rule.
     """
-    if curvature is not None:
-        normalize = False
-        axis_name = _check_curvature(dist, curvature, axis_name, gradients_averaged)
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
-    report = None if curvature is None else vary_over(axis_name, curvature.report)
-    return _identity(rule, vary_over(axis_name, dist), where, curvature, report)
+    return _identity(rule, vary_over(axis_name, dist), where)
 
 
 def fisher8_nll(
@@ -141,7 +116,6 @@ def fisher8_nll(
     axis_name: AxisName | None = None,
     normalize: bool = True,
     gradients_averaged: bool = False,
-    curvature: Curvature | None = None,
 ) -> Array:
     """The NLL per element, back-propagated by the Fisher8 rule; exact for every finite input.
 
@@ -159,8 +133,6 @@ def fisher8_nll(
         axis_name: see `fisher8`.
         normalize: see `fisher8`.
         gradients_averaged: see `fisher8`.
-        curvature: see `fisher8`; it wants the same `where` and `weights`, and the mean over the
-            elements inside `where`.
 
     Returns:
         `weights * dist.nll(targets)`, one value per element; reduce it by `mean` or `sum`, which
@@ -174,64 +146,45 @@ def fisher8_nll(
         >>> jax.grad(loss)(jnp.zeros(2))
         Array([-0.6, -0.8], dtype=float32)
     """
-    if curvature is not None:
-        normalize = False
-        axis_name = _check_curvature(dist, curvature, axis_name, gradients_averaged)
     rule, where = _check_rule(dist, axis, axis_name, where, normalize, gradients_averaged)
     targets = dist.check_targets(targets)
     if weights is not None:
         weights = check_weights("weights", weights, dist.batch_shape)
-    report = None if curvature is None else vary_over(axis_name, curvature.report)
-    dist = vary_over(axis_name, dist)
-    return _fused_nll(rule, dist, targets, where, weights, curvature, report)
+    return _fused_nll(rule, vary_over(axis_name, dist), targets, where, weights)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _identity(
-    rule: Rule,
-    dist: SomeFamily,
-    where: Array | None,
-    curvature: Curvature | None,
-    report: Array | None,
-) -> SomeFamily:
+def _identity(rule: Rule, dist: SomeFamily, where: Array | None) -> SomeFamily:
     return dist
 
 
-def _identity_forward(rule, dist, where, curvature, report):
-    return dist, (_what_natural_needs(dist), where, curvature)
+def _identity_forward(rule, dist, where):
+    return dist, (what_natural_needs(dist), where)
 
 
 def _identity_backward(rule, residuals, cotangent):
-    dist, where, curvature = residuals
-    natural = natural_cotangent(dist, cotangent, where)
-    if curvature is not None:
-        solved, report = _solve_for(curvature, cotangent, natural)
-        return solved, None, None, report
-    return apply_rule(rule, dist, natural), None, None, None
+    dist, where = residuals
+    return apply_rule(rule, dist, natural_cotangent(dist, cotangent, where)), None
 
 
 _identity.defvjp(_identity_forward, _identity_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fused_nll(rule, dist, targets, where, weights, curvature, report):
+def _fused_nll(rule, dist, targets, where, weights):
     dist, targets = hide_outside(dist, targets, where)
     return weighted_values(dist.nll(targets), where, weights)
 
 
-def _fused_nll_forward(rule, dist, targets, where, weights, curvature, report):
-    values = _fused_nll(rule, dist, targets, where, weights, curvature, report)
-    return values, (dist, targets, where, weights, curvature)
+def _fused_nll_forward(rule, dist, targets, where, weights):
+    values = _fused_nll(rule, dist, targets, where, weights)
+    return values, (dist, targets, where, weights)
 
 
 def _fused_nll_backward(rule, residuals, cotangent):
-    dist, targets, where, weights, curvature = residuals
+    dist, targets, where, weights = residuals
     natural = natural_nll_cotangent(dist, targets, cotangent, where, weights)
-    nothing = (None,) * 4
-    if curvature is not None:
-        solved, report = _solve_for(curvature, dist, natural)
-        return solved, *nothing, report
-    return apply_rule(rule, dist, natural), *nothing, None
+    return apply_rule(rule, dist, natural), None, None, None
 
 
 _fused_nll.defvjp(_fused_nll_forward, _fused_nll_backward)
@@ -259,7 +212,7 @@ def natural_nll_cotangent(
 
     def scale(score: Scaled) -> Scaled:
         for x in factors:
-            score = scale_by(score, expand_like(zero_outside(x, where), score.value.ndim))
+            score = scale_by(score, append_axes(zero_outside(x, where), score.value.ndim))
         log_scale = score.log_scale
         return Scaled(
             zero_outside(score.value, where),
@@ -267,6 +220,28 @@ def natural_nll_cotangent(
         )
 
     return {name: scale(score) for name, score in dist.natural_score(targets).items()}
+
+
+def value_and_natural(
+    dist: Family,
+    targets: Array,
+    factor: Array,
+    loss: Callable[[Any, Array], Array] | None,
+    where: Array | None,
+    weights: Array | None,
+) -> tuple[Array, NaturalCotangent]:
+    """Values of a loss in at least float32, and the natural cotangent of `sum(factor * values)`.
+
+    Without a `loss` it is the NLL, and the cotangent comes from the residuals.
+    """
+    if loss is None:
+        targets = dist.check_targets(targets)
+        values = weighted_values(dist.nll(targets), where, weights)
+        natural = natural_nll_cotangent(dist, targets, factor, where, weights)
+        return at_least_float32(values), natural
+    values, pull_back = jax.vjp(lambda d: weighted_values(loss(d, targets), where, weights), dist)
+    (cotangent,) = pull_back(factor.astype(values.dtype))
+    return at_least_float32(values), natural_cotangent(dist, cotangent, where)
 
 
 def weighted_values(values: Array, where: Array | None, weights: Array | None) -> Array:
@@ -309,42 +284,7 @@ def apply_rule(
     return jax.tree.unflatten(jax.tree.structure(dist), [leaves[n] for n in array_fields(dist)])
 
 
-def _solve_for(
-    curvature: Curvature, like: SomeFamily, natural: NaturalCotangent
-) -> tuple[SomeFamily, Array]:
-    """What `curvature` makes of the natural cotangent, in the shapes of `like`, and its report."""
-    plain = dataclasses.replace(like, **{name: materialize(x) for name, x in natural.items()})
-    vector, report = curvature.solve(plain.to_vector())
-    solved = jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), plain.from_vector(vector), like)
-    return solved, report
-
-
-def _check_curvature(
-    dist: Family, curvature: Curvature, axis_name: AxisName | None, gradients_averaged: bool
-) -> AxisName | None:
-    """The mapped axis of `curvature`, which must belong to these predictions."""
-    if gradients_averaged:
-        raise ValueError(
-            "`gradients_averaged` is about parts of unit norm. With `curvature` there are none: "
-            "gradients are proportional to the loss, so average or add them as you would its own. "
-            "Leave it out."
-        )
-    shape, expected = check_family("`dist`", dist).batch_shape, curvature.dist.batch_shape
-    if shape != expected or type(dist) is not type(curvature.dist):
-        raise ValueError(
-            f"`curvature` belongs to predictions `{type(curvature.dist).__name__}` of shape "
-            f"{expected}, but `dist` is `{type(dist).__name__}` of shape {shape}. Compute it from "
-            "the same batch: `network_curvature(predict_one, params, inputs, ...)`."
-        )
-    if axis_name is not None and axis_name != curvature.axis_name:
-        raise ValueError(
-            f"`axis_name` is {axis_name!r}, but `curvature` was computed with "
-            f"{curvature.axis_name!r}. Give `axis_name` to `network_curvature` alone."
-        )
-    return curvature.axis_name
-
-
-def _what_natural_needs(dist: SomeFamily) -> SomeFamily:
+def what_natural_needs(dist: SomeFamily) -> SomeFamily:
     """`dist` without the arrays that its Fisher information does not depend on.
 
     They would be kept from the forward to the backward pass for nothing; their dtype stays.
@@ -393,9 +333,9 @@ def _check_rule(
 
 
 def vary_over(axis_name: AxisName | None, tree: Tree) -> Tree:
-    """`tree`, every leaf of which depends formally on its place along `axis_name`.
+    """`tree`, every leaf of which depends formally on its index along `axis_name`.
 
-    A parameter that all places share (one global log-variance) would otherwise receive a cotangent
+    A parameter that all devices share (one global log-variance) would otherwise receive a cotangent
     that was summed over the axis before the rule sees it. XLA removes the selection.
     """
     if axis_name is None:

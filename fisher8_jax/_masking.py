@@ -10,19 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax.families import Family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
 
 
-def expand_like(x: Array, ndim: int) -> Array:
-    """`x` with trailing axes of length 1, so that batch-shaped factors meet parameter axes."""
-    return x.reshape(x.shape + (1,) * (ndim - x.ndim))
-
-
 def zero_outside(x: Array, where: Array | None) -> Array:
     """`x` inside the batch-shaped `where`, 0 elsewhere."""
-    return x if where is None else jnp.where(expand_like(where, x.ndim), x, 0)
+    return x if where is None else jnp.where(append_axes(where, x.ndim), x, 0)
 
 
 def hide_outside(dist: SomeFamily, targets: Array, where: Array | None) -> tuple[SomeFamily, Array]:
@@ -34,5 +30,5 @@ def hide_outside(dist: SomeFamily, targets: Array, where: Array | None) -> tuple
     if where is None:
         return dist, targets
     dist = jax.tree.map(lambda leaf: zero_outside(leaf, where), dist)
-    inside = expand_like(where, targets.ndim)
+    inside = append_axes(where, targets.ndim)
     return dist, jnp.where(inside, targets, lax.stop_gradient(dist.mean).astype(targets.dtype))

@@ -23,11 +23,9 @@ from fisher8_jax._fisher8 import (
     Rule,
     apply_rule,
     check_family,
-    natural_cotangent,
-    natural_nll_cotangent,
     norms_over_batch,
+    value_and_natural,
     vary_over,
-    weighted_values,
 )
 from fisher8_jax._internal.checks import (
     check_axis,
@@ -141,24 +139,15 @@ class _Job(NamedTuple):
 
     def natural(self, dist: Family, batch: _Batch) -> tuple[Array, NaturalCotangent]:
         """The values of the loss, and the natural cotangent of their weighted sum."""
-        targets, where, weights = batch.targets, batch.where, batch.weights
-        if self.loss is None:
-            values = weighted_values(dist.nll(targets), where, weights)
-            ones = jnp.ones(dist.batch_shape, jnp.float32)
-            natural = natural_nll_cotangent(dist, targets, ones, where, weights)
-            return at_least_float32(values), natural
-        loss = self.loss
-        values, pull_back = jax.vjp(
-            lambda d: weighted_values(loss(d, targets), where, weights), dist
-        )
-        (cotangent,) = pull_back(jnp.ones_like(values))
-        return at_least_float32(values), natural_cotangent(dist, cotangent, where)
+        ones = jnp.ones(dist.batch_shape, jnp.float32)
+        where, weights = batch.where, batch.weights
+        return value_and_natural(dist, batch.targets, ones, self.loss, where, weights)
 
 
 def _combined_norms(
     job: _Job, params: Params, batches: _Batch, axis_name: AxisName | None
 ) -> dict[str, ScaledNorm]:
-    """The first pass: norms over all micro-batches and all places along `axis_name`."""
+    """The first pass: norms over all micro-batches and all devices along `axis_name`."""
 
     def norms_of(batch: _Batch) -> dict[str, ScaledNorm]:
         dist = job.predict(params, batch.inputs)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_mask, check_positions
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.families import Predictive
@@ -79,7 +80,7 @@ def prepare(
     mask = check_mask("where", where, dist.batch_shape)
     # A nan target would be masked out of the value but not out of its gradient.
     harmless = lax.stop_gradient(dist.mean)
-    mask_of_targets = mask.reshape(mask.shape + (1,) * len(dist.event_shape))
+    mask_of_targets = append_axes(mask, mask.ndim + len(dist.event_shape))
     return Points(dist, jnp.where(mask_of_targets, targets, harmless), mask, axes)
 
 
@@ -100,7 +101,7 @@ def row_sums(points: Points, elements: Array) -> tuple[Array, Array]:
 
     The first reduced axis is the one that the bootstrap resamples, so it is kept here.
     """
-    mask = points.mask.reshape(points.mask.shape + (1,) * (elements.ndim - points.mask.ndim))
+    mask = append_axes(points.mask, elements.ndim)
     masked = jnp.where(mask, elements, 0)
     first, *others = points.axes if points.axes else (None,)
     if first is None:
@@ -131,7 +132,7 @@ def mean_per_level(values: Array) -> Statistic:
 
 def root_mean_square(points: Points, values: Array) -> Statistic:
     """The root of the mean square, with squares that neither overflow nor vanish."""
-    mask = points.mask.reshape(points.mask.shape + (1,) * (values.ndim - points.mask.ndim))
+    mask = append_axes(points.mask, values.ndim)
     magnitude = jnp.where(mask, jnp.abs(values), 0)
     largest = lax.stop_gradient(jnp.max(magnitude, axis=points.axes, keepdims=True, initial=0))
     scale = jnp.where((largest == 0) | ~jnp.isfinite(largest), 1, largest)

@@ -3,8 +3,8 @@ The whole network
 =================
 
 Fisher8 corrects the gradient at the output. Its outputs are still coupled through the weights they
-share, and on ill-conditioned problems training crawls. ``network_curvature`` takes the coupling
-into account: the damped natural gradient of the whole network, as another change of the cotangent.
+share, and on ill-conditioned problems training crawls. ``network_gradient`` takes the coupling
+into account: it is the damped natural gradient in parameter space, of the whole network.
 """
 
 # %%
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import optax
 
-from fisher8_jax import Gaussian, fisher8_nll, network_curvature
+from fisher8_jax import Gaussian, fisher8_nll, network_gradient
 from fisher8_jax.optimizers import scale_by_kl_radius
 from fisher8_jax.plots import plot_fit
 
@@ -44,24 +44,30 @@ start = [
 
 
 # %%
-# The same steps, with and without the curvature
-# ----------------------------------------------
+# The same number of steps by either gradient
+# -------------------------------------------
 
 
-def train(optimizer, use_curvature):
+def at_the_output(params, x, y):
+    def loss(params):
+        return fisher8_nll(jax.vmap(predict_one, (None, 0))(params, x), y).mean()
+
+    return jax.grad(loss)(params)
+
+
+def in_parameter_space(params, x, y):
+    return network_gradient(predict_one, params, x, y, damping=0.01).gradient
+
+
+def train(optimizer, gradient):
     def step(carry, rows):
         params, state = carry
-        curvature = None
-        if use_curvature:
-            curvature = network_curvature(predict_one, params, x[rows], damping=0.01)
 
         def predict(params):
             return jax.vmap(predict_one, (None, 0))(params, x[rows])
 
-        def loss(params):
-            return fisher8_nll(predict(params), y[rows], curvature=curvature).mean()
-
-        updates, state = optimizer.update(jax.grad(loss)(params), state, params, predict=predict)
+        grads = gradient(params, x[rows], y[rows])
+        updates, state = optimizer.update(grads, state, params, predict=predict)
         return (optax.apply_updates(params, updates), state), None
 
     run = jax.jit(lambda p: jax.lax.scan(step, (p, optimizer.init(p)), rows)[0][0])
@@ -70,11 +76,11 @@ def train(optimizer, use_curvature):
 
 fits = {
     "Fisher8 at the output, Adam": train(
-        optax.with_extra_args_support(optax.adam(0.01)), use_curvature=False
+        optax.with_extra_args_support(optax.adam(0.01)), at_the_output
     ),
-    "Fisher8 for the whole network": train(
+    "Parameter-space gradient": train(
         optax.chain(optax.sgd(1.0), scale_by_kl_radius(optax.linear_schedule(0.2, 0.0, STEPS))),
-        use_curvature=True,
+        in_parameter_space,
     ),
 }
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")

@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax._internal.axes import append_axes
+
 
 def contour_tails(a: Array, b: Array | None, shift: Array, deviance: Array) -> tuple[Array, Array]:
     """Lower and upper tail; `b` None for the gamma function."""
@@ -28,7 +30,7 @@ def contour_tails(a: Array, b: Array | None, shift: Array, deviance: Array) -> t
     m, n = (jnp.zeros_like(a), jnp.ones_like(a)) if b is None else (a / (a + b), b / (a + b))
     # Never more than the whole circle.
     step = jnp.minimum(width / jnp.sqrt(a * n), math.pi / count)
-    t = jnp.asarray(np.arange(count) + 0.5, a.dtype).reshape((-1,) + (1,) * a.ndim) * step[None]
+    t = append_axes(jnp.asarray(np.arange(count) + 0.5, a.dtype), 1 + a.ndim) * step[None]
     modulus, phase = _exponent(t, a[None], None if b is None else b[None], m[None], n[None])
     real, imag = _inverse_kernel(t, m[None], n[None], shift[None])
     kernel = real * jnp.cos(phase) + imag * jnp.sin(phase)

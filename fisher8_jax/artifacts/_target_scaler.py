@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_floating, check_host_array
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Predictive
@@ -162,7 +163,7 @@ def _check_weights(values: np.ndarray, weights: Any) -> np.ndarray:
         )
     if not np.all(np.isfinite(given) & (given >= 0)):
         raise ValueError("`weights` must be finite and not negative.")
-    return given.astype(np.float64).reshape(-1, *(1,) * (values.ndim - 1))
+    return append_axes(given.astype(np.float64), values.ndim)
 
 
 def _moments(

@@ -6,8 +6,10 @@ from fisher8_jax.curvature._levenberg import adjust_damping as adjust_damping
 from fisher8_jax.curvature._levenberg import reduction_ratio as reduction_ratio
 from fisher8_jax.curvature._network_curvature import NetworkCurvature as NetworkCurvature
 from fisher8_jax.curvature._network_curvature import network_curvature as network_curvature
-from fisher8_jax.curvature._scale import FactoredScale as FactoredScale
-from fisher8_jax.curvature._scale import SecondMoments as SecondMoments
+from fisher8_jax.curvature._network_curvature import precondition as precondition
 from fisher8_jax.curvature._solvers import Blocks as Blocks
 from fisher8_jax.curvature._solvers import ConjugateGradients as ConjugateGradients
 from fisher8_jax.curvature._solvers import Direct as Direct
+from fisher8_jax.curvature._state import FactoredScale as FactoredScale
+from fisher8_jax.curvature._state import GradientState as GradientState
+from fisher8_jax.curvature._state import SecondMoments as SecondMoments

@@ -1,8 +1,13 @@
-"""The Gram matrix `K = J J'` of a network's whitened outputs, leaf by leaf.
+"""From the deltas of a batch to the Gram matrix of its outputs, and to the parameters' gradient.
 
-Every function here returns blocks `K[c, i, e, j]`: outputs `c` of the examples `i` at hand against
-outputs `e` of all examples `j`, which are more if the batch is split over a mapped axis. With a
-scale `D` of the damping it is `J D^-1 J'`.
+The deltas are the derivatives of all whitened outputs with respect to the results of all uses. The
+Gram matrix `K = J J'` is a sum over leaves, each in the cheapest form. With a scale `D` of the
+damping it is `J D^-1 J'`. Blocks are indexed `K[c, i, e, j]`: outputs `c` of the examples `i` at
+hand against outputs `e` of all examples `j`, which are more if the batch is split over a mapped
+axis.
+
+A backward pass from any combination of outputs would compute the same combination of deltas, so a
+sum replaces it; what remains is the derivative of every single use.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +17,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.numerics import at_least_float32
-from fisher8_jax.curvature._backward import apply_use
-from fisher8_jax.curvature._outer import Outer
+from fisher8_jax.curvature._leaf_forms import Outer
 from fisher8_jax.curvature._problem import Problem
-from fisher8_jax.curvature._scale import FactoredScale, Scale, full_scale
-from fisher8_jax.curvature._trace import Network, parametric_operands
+from fisher8_jax.curvature._state import FactoredScale, Scale, full_scale
+from fisher8_jax.curvature._trace import TracedNetwork, parametric_operands
+from fisher8_jax.curvature._walk import evaluate
 
 Gather = Callable[[Array, int], Array]
 
@@ -25,31 +31,39 @@ _EXACT = lax.Precision.HIGHEST
 
 
 def gram_matrix(problem: Problem, operands: Any, deltas: Any, gather: Gather) -> Array:
-    """Adds up the Gram matrices of all leaves.
+    """The Gram matrix of all leaves; arguments as in `leaf_grams`."""
+    grams = list(leaf_grams(problem, operands, deltas, gather).values())
+    if not grams:
+        raise ValueError(
+            "No parameter reaches the predictions: `predict_one(params, example)` must compute "
+            "them from `params`."
+        )
+    return sum(grams[1:], grams[0])
+
+
+def leaf_grams(
+    problem: Problem, operands: Any, deltas: Any, gather: Gather = lambda x, axis: x
+) -> dict[int, Array]:
+    """The Gram matrix of every leaf that has a use, by the leaf's position in the parameters.
 
     Args:
         problem: the network and its parameters.
-        operands: those of `Pass`, or of some of its rows.
+        operands: those of the forward pass, or of some of its rows.
         deltas: those of `Problem.deltas`, or of some of its rows.
         gather: collects an array of local examples along an axis from all parts of the batch.
     """
     plan = problem.plan
-    blocks = [
-        _outer_block(problem, leaf, operands, deltas, gather)
+    grams = {
+        leaf: _outer_block(problem, leaf, operands, deltas, gather)
         for leaf in plan.of_form("pairs", "outer")
-    ]
+    }
     chosen = plan.of_form("rows")
     rows = _jacobian_rows(problem, chosen, operands, deltas)
     for leaf, row in zip(chosen, rows, strict=True):
         if problem.scale is not None:
             row = row * lax.rsqrt(full_scale(problem.scale[leaf]))[None, None]
-        blocks.append(_product(row, gather))
-    if not blocks:
-        raise ValueError(
-            "No parameter reaches the predictions: `predict_one(params, example)` must compute "
-            "them from `params`."
-        )
-    return sum(blocks[1:], blocks[0])
+        grams[leaf] = _product(row, gather)
+    return grams
 
 
 def _outer_block(problem: Problem, leaf: int, operands: Any, deltas: Any, gather: Gather) -> Array:
@@ -133,7 +147,11 @@ def _jacobian_rows(problem: Problem, chosen: list[int], operands: Any, deltas: A
 
 
 def _operand_cotangents(
-    network: Network, index: int, values: list[Array], others: Sequence[Any], deltas: Sequence[Any]
+    network: TracedNetwork,
+    index: int,
+    values: list[Array],
+    others: Sequence[Any],
+    deltas: Sequence[Any],
 ) -> Any:
     """The cotangents of the parametric operands of one use, for each output and example."""
     use = network.uses[index]
@@ -141,7 +159,7 @@ def _operand_cotangents(
         return deltas
 
     def of_example(others: Sequence[Any], deltas: Sequence[Any]) -> Any:
-        _, pull_back = jax.vjp(lambda values: apply_use(network, index, values, others), values)
+        _, pull_back = jax.vjp(lambda values: _apply_use(network, index, values, others), values)
         return pull_back([d for d in deltas if d is not None])[0]
 
     one_output = jax.vmap(of_example)
@@ -157,3 +175,67 @@ def _operand_cotangents(
 
 def _join(parts: list[Array], axis: int) -> Array:
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
+
+
+def pull_back(problem: Problem, outputs: Array) -> list[Array]:
+    """`J'` times whitened outputs of shape `(outputs, rows)`, from the deltas of the batch.
+
+    Returns:
+        One array for each leaf of the parameters, in order; zeros for leaves of integers.
+    """
+    network, every = problem.network, list(range(len(problem.network.uses)))
+    operands = problem.forward.operands
+    combined = jax.tree.map(lambda delta: _combine(outputs, delta), problem.deltas)
+    values, to_leaves = jax.vjp(
+        lambda leaves: parametric_operands(network, every, leaves), problem.leaves
+    )
+    cotangents = [
+        _sum_over_examples(network, use, values[use], operands[use], combined[use]) for use in every
+    ]
+    (gradients,) = to_leaves(cotangents)
+    return [
+        gradient if network.is_trainable(index) else jnp.zeros_like(problem.leaves[index])
+        for index, gradient in enumerate(gradients)
+    ]
+
+
+def _apply_use(
+    network: TracedNetwork, index: int, values: Sequence[Array], others: Sequence[Any]
+) -> list[Array]:
+    """The floating-point results of one use for one example.
+
+    Args:
+        network: the traced network.
+        index: which use.
+        values: its parametric operands.
+        others: all its operands, None in the positions of the parametric ones.
+    """
+    equation = network.uses[index].equation
+    assert equation is not None
+    given = iter(values)
+    arrays = [next(given) if other is None else other for other in others]
+    results = evaluate(network.program.jaxpr, equation, arrays)
+    return [result for result in results if jnp.issubdtype(result.dtype, jnp.inexact)]
+
+
+def _combine(outputs: Array, delta: Array) -> Array:
+    weighted = at_least_float32(delta) * append_axes(outputs, delta.ndim)
+    return jnp.sum(weighted, 0).astype(delta.dtype)
+
+
+def _sum_over_examples(
+    network: TracedNetwork,
+    index: int,
+    values: list[Array],
+    others: Sequence[Any],
+    deltas: Sequence[Any],
+) -> list[Array]:
+    """The cotangents of the parametric operands of one use."""
+    given = [delta for delta in deltas if delta is not None]
+    if network.uses[index].equation is None:
+        return [jnp.sum(delta, 0) for delta in given]
+
+    def results(values: list[Array]) -> list[Array]:
+        return jax.vmap(lambda others: _apply_use(network, index, values, others))(others)
+
+    return jax.vjp(results, values)[1](given)[0]

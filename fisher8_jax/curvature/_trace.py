@@ -18,7 +18,7 @@ PredictOne = Callable[[Any, Any], Family]
 PullBack = Callable[[Any], tuple[Any, ...]]
 
 
-class Network(NamedTuple):
+class TracedNetwork(NamedTuple):
     """A traced network: everything about it that is known before any number is."""
 
     program: ClosedJaxpr
@@ -31,7 +31,7 @@ class Network(NamedTuple):
         return bool(jnp.issubdtype(self.shapes[leaf].dtype, jnp.inexact))
 
 
-class Pass(NamedTuple):
+class ForwardPass(NamedTuple):
     """A forward pass of the batch, ready for backward passes to the uses.
 
     Attributes:
@@ -46,7 +46,7 @@ class Pass(NamedTuple):
     pull_back: PullBack
 
 
-def trace(predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree) -> Network:
+def trace(predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree) -> TracedNetwork:
     """Traces `predict_one` on one example and finds its uses; computes nothing."""
     paths, structure = jax.tree.flatten_with_path(params)
     shapes = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for _, x in paths]
@@ -60,7 +60,7 @@ def trace(predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree) -> Netw
     )
     program, prediction = jax.make_jaxpr(predict, return_shape=True)(shapes, example)
     names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths]
-    network = Network(program, (), tuple(names), tuple(shapes), prediction)
+    network = TracedNetwork(program, (), tuple(names), tuple(shapes), prediction)
     uses: list[Use] = []
 
     def record(equation: JaxprEqn | None, operands: list[Value], arrays: Any) -> None:
@@ -71,7 +71,7 @@ def trace(predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree) -> Netw
     return network._replace(uses=tuple(uses))
 
 
-def run(network: Network, leaves: Sequence[Array], inputs: ArrayTree) -> Pass:
+def run(network: TracedNetwork, leaves: Sequence[Array], inputs: ArrayTree) -> ForwardPass:
     """One forward pass of the batch, differentiated with respect to the results of all uses."""
     data = [jnp.asarray(x) for x in jax.tree.leaves(inputs)]
     rows = data[0].shape[0]
@@ -93,11 +93,11 @@ def run(network: Network, leaves: Sequence[Array], inputs: ArrayTree) -> Pass:
     zeros = [[_zeros(rows, aval, zero) for aval in use.outputs] for use in network.uses]
     forward = jax.vmap(perturbed)
     outputs, pull_back, operands = jax.vjp(lambda z: forward(data, z), zeros, has_aux=True)
-    return Pass(outputs, operands, lambda cotangent: pull_back(cotangent)[0])
+    return ForwardPass(outputs, operands, lambda cotangent: pull_back(cotangent)[0])
 
 
 def parametric_operands(
-    network: Network, uses: Sequence[int], leaves: Sequence[Array]
+    network: TracedNetwork, uses: Sequence[int], leaves: Sequence[Array]
 ) -> list[list[Array]]:
     """The values of the parametric operands of some uses, computed from the parameters alone."""
     found: list[list[Array]] = []
@@ -111,7 +111,7 @@ def parametric_operands(
 
 
 def _arguments(
-    network: Network,
+    network: TracedNetwork,
     leaves: Sequence[Array | None],
     avals: Sequence[Any],
     example: Sequence[Array] | None = None,

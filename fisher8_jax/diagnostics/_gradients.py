@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._fisher8 import check_family
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_mask, check_number
 from fisher8_jax._internal.numerics import Scaled, at_least_float32, l2_norm
 from fisher8_jax._internal.trees import array_fields
@@ -201,7 +202,7 @@ def _gradients(
     mask = jnp.ones(shape, bool) if where is None else check_mask("where", where, shape)
 
     def zero_outside(x: Array) -> Array:
-        return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, 0)
+        return jnp.where(append_axes(mask, x.ndim), x, 0)
 
     return jax.tree.map(zero_outside, gradients), mask.reshape(shape[0], -1).any(axis=1)
 

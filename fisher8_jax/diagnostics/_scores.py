@@ -22,6 +22,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import ndtri
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_mask
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.families import Predictive
@@ -102,7 +103,7 @@ def columns_of(
     number = int(np.prod(targets.shape[1:]))
 
     def table(values: Array) -> np.ndarray:
-        expanded = np.asarray(values).reshape(values.shape + (1,) * (targets.ndim - values.ndim))
+        expanded = append_axes(np.asarray(values), targets.ndim)
         return np.broadcast_to(expanded, targets.shape).reshape(size, number)
 
     uniform = np.random.default_rng(_SEED).random(targets.shape)

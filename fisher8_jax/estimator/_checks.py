@@ -7,6 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from sklearn.utils import check_array
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_count, check_number, check_unmasked
 
 Value = TypeVar("Value")
@@ -64,4 +65,4 @@ def check_targets(y: ArrayLike) -> np.ndarray:
 
 def as_targets(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Row weights with as many axes as the targets."""
-    return weights.reshape(-1, *(1,) * (targets.ndim - 1))
+    return append_axes(weights, targets.ndim)

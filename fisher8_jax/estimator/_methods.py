@@ -13,7 +13,12 @@ import numpy as np
 import optax
 from jax import Array
 
-from fisher8_jax.curvature import NetworkGradient, SecondMoments, network_gradient
+from fisher8_jax.curvature import (
+    GradientState,
+    NetworkGradient,
+    SecondMoments,
+    network_gradient,
+)
 from fisher8_jax.estimator._checks import from_rows_on
 from fisher8_jax.estimator._network import Network
 from fisher8_jax.families import Family
@@ -160,6 +165,7 @@ class _WholeNetwork:
     def __call__(
         self, params: chex.ArrayTree, batch: Batch, settings: Settings, state: chex.ArrayTree
     ) -> NetworkGradient:
+        moments = optax.tree_utils.tree_get(state, "moments") if self.factored else None
         return network_gradient(
             self.network.predict,
             params,
@@ -168,7 +174,7 @@ class _WholeNetwork:
             damping=settings.damping,
             where=batch.where,
             weights=batch.weights,
-            moments=optax.tree_utils.tree_get(state, "moments") if self.factored else None,
+            state=GradientState(second_moments=moments),
         )
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax.families import Family
 from fisher8_jax.heads import Link, family_link
 
@@ -88,8 +89,7 @@ class Network:
             first += size
         if tilt is not None:
             location = raw[self.link.names[0]]
-            extra = (1,) * (location.ndim - tilt.ndim)
-            raw[self.link.names[0]] = location + tilt.reshape(*tilt.shape, *extra)
+            raw[self.link.names[0]] = location + append_axes(tilt, location.ndim)
         return self.link.make(**raw)
 
     def _outputs(self) -> list[tuple[str, tuple[int, ...]]]:

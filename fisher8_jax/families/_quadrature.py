@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fisher8_jax._internal.axes import append_axes
+
 
 def gauss_legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of the Gauss-Legendre rule on (0, 1)."""
@@ -38,7 +40,7 @@ def sinh_sinh_end(count: int, largest: float) -> float:
 
 def add_node_axis(nodes: np.ndarray, like: Array) -> Array:
     """The nodes along a new first axis, ready to meet an array of the batch shape."""
-    return jnp.asarray(nodes, like.dtype).reshape((-1,) + (1,) * like.ndim)
+    return append_axes(jnp.asarray(nodes, like.dtype), 1 + like.ndim)
 
 
 def expectation(

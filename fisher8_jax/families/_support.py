@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fisher8_jax._internal.axes import append_axes
+
 
 class Support(NamedTuple):
     """One kind of targets.
@@ -61,7 +63,7 @@ def describe_outside(name: str, support: str, targets: Any, inside: Any, mask: A
     allowed = np.asarray(inside)
     if mask is not None:
         missing = ~np.asarray(mask)
-        allowed = allowed | missing.reshape(missing.shape + (1,) * (allowed.ndim - missing.ndim))
+        allowed = allowed | append_axes(missing, allowed.ndim)
     if allowed.all():
         return None
     first = tuple(int(i) for i in np.argwhere(~allowed)[0])

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_count, check_number
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, at_least_float32
 from fisher8_jax.families import Gaussian
@@ -127,7 +128,7 @@ def _monte_carlo_nll(
         noise = jax.random.normal(block_key, (_BLOCK, *std.shape), std.dtype)
         z = (residual[None] - std[None] * noise) / temperature
         is_used = first + jnp.arange(_BLOCK) < num_samples
-        is_used = is_used.reshape((_BLOCK,) + (1,) * std.ndim)
+        is_used = append_axes(is_used, 1 + std.ndim)
         return logsumexp(-0.5 * jnp.square(z), axis=0, where=is_used)
 
     blocks = (jax.random.split(key, num_blocks), _BLOCK * jnp.arange(num_blocks))

@@ -6,8 +6,6 @@ from fisher8_jax.optimizers._best_params import BestParams as BestParams
 from fisher8_jax.optimizers._common_moves import shorten_common_moves as shorten_common_moves
 from fisher8_jax.optimizers._kl_radius import KLRadiusState as KLRadiusState
 from fisher8_jax.optimizers._kl_radius import scale_by_kl_radius as scale_by_kl_radius
-from fisher8_jax.optimizers._network_recipe import CarriedState as CarriedState
-from fisher8_jax.optimizers._network_recipe import carry_momentum as carry_momentum
 from fisher8_jax.optimizers._network_recipe import network_max_kl as network_max_kl
 from fisher8_jax.optimizers._network_recipe import network_optimizer as network_optimizer
 from fisher8_jax.optimizers._recipe import default_max_change as default_max_change

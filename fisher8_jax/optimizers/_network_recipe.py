@@ -1,6 +1,6 @@
 """The recipe for the whole network: natural gradients, a decaying radius, an average."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,67 +18,6 @@ from fisher8_jax.optimizers._recipe import bounded_radius, falling_radius, guard
 # 100 and 500 steps. Longer budgets are bound to move no further in all than 500 steps do.
 LARGEST_RADIUS = 1.0
 TOTAL_DIVERGENCE = 500.0 / 3
-_WITH_MOMENTUM = 0.1
-
-
-class CarriedState(NamedTuple):
-    """What `carry_momentum` will add to the next gradient.
-
-    Attributes:
-        carried: a tree like the parameters; hand it to `network_gradient`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax.optimizers import carry_momentum
-        >>> print(carry_momentum(0.9).init(jnp.ones(2)).carried)
-        [0. 0.]
-    """
-
-    carried: optax.Updates
-
-
-def carry_momentum(decay: float | Array) -> optax.GradientTransformation:
-    """Momentum that the next solve knows of: the form that works for the whole network.
-
-        step = decay * step before + (J' F J / n + damping)^-1 J' (what is missing to the gradient)
-
-    A running sum of natural gradients overshoots, since each of them goes the whole way. Here the
-    solve gets to know what is carried along, by `network_gradient(..., carried=...)`, and computes
-    only what is missing. It is the exact solution of the damped problem whose damping pulls to the
-    step before instead of to zero.
-
-    Args:
-        decay: how much of a step is carried to the next, below 1.
-
-    Returns:
-        An Optax transformation whose state is a `CarriedState`.
-
-    Example:
-        >>> import jax.numpy as jnp, optax
-        >>> from fisher8_jax.optimizers import carry_momentum
-        >>> link = carry_momentum(0.9)
-        >>> state = link.init(jnp.zeros(2))
-        >>> updates, state = link.update(jnp.ones(2), state)
-        >>> print(optax.tree_utils.tree_get(state, "carried"))
-        [0.9 0.9]
-
-    Reference:
-        Goldshlager, Abrahamsen and Lin, A Kaczmarz-inspired approach to accelerate the optimization
-        of neural network wavefunctions (SPRING), 2024.
-    """
-    check_number("decay", decay, at_least=0, below=1)
-
-    def init(params: optax.Params) -> CarriedState:
-        return CarriedState(jax.tree.map(jnp.zeros_like, params))
-
-    def update(
-        updates: optax.Updates, state: CarriedState, params: optax.Params | None = None
-    ) -> tuple[optax.Updates, CarriedState]:
-        del params
-        total = jax.tree.map(jnp.add, updates, state.carried)
-        return total, CarriedState(jax.tree.map(lambda leaf: decay * leaf, total))
-
-    return optax.GradientTransformation(init, update)
 
 
 def network_max_kl(num_steps: int | Array) -> float | Array:
@@ -98,7 +37,6 @@ def network_optimizer(
     *,
     max_kl: float | Array | None = None,
     mode: Literal["target", "cap"] = "target",
-    momentum: float | Array = 0.0,
     average: float | None = 0.1,
     exact: bool = False,
     axis_name: AxisName | None = None,
@@ -108,7 +46,7 @@ def network_optimizer(
         step(t) = (1 - t / num_steps) * sqrt(max_kl / q) * natural gradient
 
     The counterpart of `fisher8_optimizer` for gradients of `network_gradient`, or behind
-    `fisher8_nll(..., curvature=...)`. There is no learning rate: the number of steps is all that
+    `precondition`. There is no learning rate: the number of steps is all that
     must be given. A gradient that is not finite counts as zero.
 
     Its state keeps an average of the parameters over the last tenth of the steps,
@@ -119,14 +57,12 @@ def network_optimizer(
     Args:
         num_steps: how many updates will be made; the steps end at 0 there.
         max_kl: the divergence by which the first step moves the predictions, in nats; by default
-            `min(1, 500 / num_steps)`, and a tenth of that with momentum, which multiplies steps.
+            `network_max_kl(num_steps)`. Take a tenth of it if the gradients have momentum, which
+            multiplies steps.
         mode: 'target' makes every step as long as the radius says, which was the better choice on
             noisy tables; 'cap' never lengthens the natural gradient, whose own length already leads
             to the optimum of a quadratic model: the choice for smooth functions with hardly any
             noise, together with a radius of about 0.1.
-        momentum: how much of a step is carried to the next; 0 for none, which is the most reliable.
-            Otherwise hand `optax.tree_utils.tree_get(state, "carried")` to `network_gradient`, see
-            `carry_momentum`.
         average: the part of the budget that the average of the parameters looks back; None keeps
             none, for instance where a training loop keeps its own. See `track_average`.
         exact: see `scale_by_kl_radius`; needs `predict`.
@@ -159,17 +95,13 @@ def network_optimizer(
         2.0 sin(1.5 x)
     """
     check_steps("num_steps", num_steps)
-    check_number("momentum", momentum, at_least=0, below=1)
-    has_momentum = isinstance(momentum, jax.Array) or bool(momentum)
     if max_kl is None:
-        shorter = jnp.where(momentum > 0, _WITH_MOMENTUM, 1.0) if has_momentum else 1.0
-        max_kl = network_max_kl(num_steps) * shorter
+        max_kl = network_max_kl(num_steps)
     check_positive("max_kl", max_kl)
     if average is not None:
         check_number("average", average, at_least=0, below=1)
     return optax.chain(
-        guard(checks_numbers=has_momentum),
-        carry_momentum(momentum) if has_momentum else optax.identity(),
+        guard(checks_numbers=False),
         optax.scale(-1.0),
         scale_by_kl_radius(
             falling_radius(max_kl, num_steps), mode=mode, exact=exact, axis_name=axis_name

@@ -6,6 +6,7 @@ import chex
 import jax
 import numpy as np
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_host_array
 from fisher8_jax.training._rows import Folds, batch_rows
 from fisher8_jax.training._step import Batch
@@ -127,12 +128,8 @@ class Feed:
             is_row = rows >= 0
             if where is None:
                 shape = self.data.targets.shape[1 : self.data.targets.ndim - self.event_ndim]
-                where = np.broadcast_to(_in_front(is_row, len(shape)), rows.shape + shape)
+                inside = append_axes(is_row, rows.ndim + len(shape))
+                where = np.broadcast_to(inside, rows.shape + shape)
             else:
-                where = where & _in_front(is_row, where.ndim - rows.ndim)
+                where = where & append_axes(is_row, where.ndim)
         return Batch(inputs, targets, where, weights)
-
-
-def _in_front(array: np.ndarray, axes: int) -> np.ndarray:
-    """`array` with so many axes of length 1 behind it."""
-    return array.reshape(*array.shape, *(1,) * axes)

@@ -6,6 +6,7 @@ import optax
 from chex import ArrayTree
 from jax import Array
 
+from fisher8_jax._internal.axes import append_axes
 from fisher8_jax.diagnostics import TrainingRecord
 from fisher8_jax.families import Family
 
@@ -42,8 +43,7 @@ def training_record(
     """The record of one lane from its readouts, one array over the steps for each name."""
     present = np.ones(targets.shape, bool) if where is None else np.asarray(where)
     if present.shape != targets.shape:  # a mask of rows, targets with event axes
-        extra = (1,) * (targets.ndim - present.ndim)
-        present = np.broadcast_to(present.reshape(*present.shape, *extra), targets.shape)
+        present = np.broadcast_to(append_axes(present, targets.ndim), targets.shape)
     values = np.asarray(targets, np.float64)
     values = values[present & np.isfinite(values)]
     step_kl = readouts["step_kl"]

@@ -226,7 +226,8 @@ def update(
     else:
         found = task.natural(params, batch, lane.settings, optimizer_state)
         loss, gradients, dist = found.value, found.gradient, found.curvature.dist
-        told = {"step_kl": found.step_kl, "moments": found.moments}
+        moments = None if found.state is None else found.state.second_moments
+        told = {"step_kl": found.step_kl, "moments": moments}
     optimizer = task.full_optimizer(lane.settings)
     updates, optimizer_state = optimizer.update(
         gradients,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fisher8_jax import families as f8
-from fisher8_jax import fisher8, fisher8_nll, network_curvature, network_gradient
+from fisher8_jax import network_curvature, network_gradient
+from fisher8_jax.curvature import precondition
 from tests.curvature.dense import cast_floats, dense_natural_gradient, relative_error
 from tests.curvature.networks import NETWORKS, ROWS
 
@@ -19,17 +20,17 @@ TARGETS = jnp.asarray(np.random.default_rng(9).normal(size=ROWS))
 def natural_gradient(
     predict_one, params, inputs, targets, *, damping=DAMPING, fused=True, where=None, weights=None
 ):
-    """The gradient that a user gets, by the fused loss or by the identity."""
+    """The gradient that a user gets, in one call or by a loss behind `precondition`."""
     options = {"where": where, "weights": weights}
+    if fused:
+        step = network_gradient(predict_one, params, inputs, targets, damping=damping, **options)
+        return step.gradient
     curvature = network_curvature(predict_one, params, inputs, damping=damping, **options)
 
     def loss(params):
         dist = jax.vmap(predict_one, (None, 0))(params, inputs)
-        if fused:
-            values = fisher8_nll(dist, targets, curvature=curvature, **options)
-        else:
-            values = fisher8(dist, curvature=curvature, where=where).nll(targets)
-            values = values if weights is None else values * weights
+        values = precondition(dist, curvature).nll(targets)
+        values = values if weights is None else values * weights
         return jnp.mean(values, where=where)
 
     return jax.grad(loss)(params)
@@ -43,8 +44,7 @@ def test_any_network(name):
     @jax.jit
     def both(*args):
         """By a backward pass, and from the deltas of the Gram matrix."""
-        step = network_gradient(predict_one, *args, damping=DAMPING)
-        return natural_gradient(predict_one, *args), step.gradient
+        return [natural_gradient(predict_one, *args, fused=fused) for fused in (False, True)]
 
     small = cast_floats((params, inputs, TARGETS), jnp.float32)
     for limit, args in ((1e-9, (params, inputs, TARGETS)), (1e-4, small)):

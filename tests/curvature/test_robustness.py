@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from fisher8_jax import Gaussian, fisher8, fisher8_nll, network_curvature, network_gradient
-from fisher8_jax.curvature import Blocks, ConjugateGradients, FactoredScale
+from fisher8_jax import Gaussian, network_curvature, network_gradient
+from fisher8_jax.curvature import Blocks, ConjugateGradients, FactoredScale, precondition
 from fisher8_jax.families import Categorical, LowRankGaussian, Poisson
 from fisher8_jax.optimizers import scale_by_kl_radius
 from tests.curvature.dense import dense_natural_gradient, relative_error
@@ -233,25 +233,15 @@ ERRORS = {
         r"must have the shape of its parameter, \(6, 2\), got \(2, 6\)",
     ),
     "the curvature of another batch": (
-        lambda: fisher8(
+        lambda: precondition(
             jax.vmap(predict_one, (None, 0))(PARAMS, INPUTS[1:]),
-            curvature=network_curvature(predict_one, PARAMS, INPUTS, damping=0.1),
+            network_curvature(predict_one, PARAMS, INPUTS, damping=0.1),
         ),
         r"`curvature` belongs to predictions `Gaussian` of shape \(8,\)",
     ),
-    "an average of gradients": (
-        lambda: fisher8(
-            jax.vmap(predict_one, (None, 0))(PARAMS, INPUTS),
-            curvature=network_curvature(predict_one, PARAMS, INPUTS, damping=0.1),
-            gradients_averaged=True,
-        ),
-        "`gradients_averaged` is about parts of unit norm",
-    ),
     "the curvature of another family": (
-        lambda: fisher8_nll(
-            Poisson(TARGETS),
-            TARGETS,
-            curvature=network_curvature(predict_one, PARAMS, INPUTS, damping=0.1),
+        lambda: precondition(
+            Poisson(TARGETS), network_curvature(predict_one, PARAMS, INPUTS, damping=0.1)
         ),
         "but `dist` is `Poisson`",
     ),

@@ -1,4 +1,4 @@
-"""All solvers, the scale of the damping, what is carried, and what is reported of the step."""
+"""All solvers, the scale of the damping, momentum, and what is known about the step."""
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,10 @@ from fisher8_jax.curvature import (
     ConjugateGradients,
     Direct,
     FactoredScale,
+    GradientState,
     SecondMoments,
     adjust_damping,
+    precondition,
     reduction_ratio,
 )
 from tests.curvature.dense import dense_natural_gradient, relative_error
@@ -83,7 +85,7 @@ def random_scale(params, *, factored):
     ],
 )
 def test_the_damping_may_have_a_scale(name, factored, solver):
-    predict_one, params, inputs = network = NETWORKS[name]()
+    predict_one, params, inputs = NETWORKS[name]()
     scale = random_scale(params, factored=factored)
 
     def is_scale(node):
@@ -92,35 +94,62 @@ def test_the_damping_may_have_a_scale(name, factored, solver):
     full = jax.tree.map(lambda s: s.full() if is_scale(s) else s, scale, is_leaf=is_scale)
     flat = ravel_pytree(full)[0]
     reference = dense_natural_gradient(predict_one, params, inputs, TARGETS, DAMPING, scale=flat)
-    step = gradient(network, damping_scale=scale, solver=solver)
-    assert relative_error(step.gradient, reference) < 1e-9
+
+    @jax.jit
+    def scaled(params):
+        options = {"damping": DAMPING, "damping_scale": scale, "solver": solver}
+        curvature = network_curvature(predict_one, params, inputs, **options)
+
+        def loss(params):
+            dist = jax.vmap(predict_one, (None, 0))(params, inputs)
+            return precondition(dist, curvature).nll(TARGETS).mean()
+
+        return curvature.divide(jax.grad(loss)(params))
+
+    assert relative_error(scaled(params), reference) < 1e-9
 
 
-def test_what_is_carried_is_completed():
-    """carried + result minimises the damped quadratic around `carried`: solve with the rest."""
+def with_momentum(params, momentum, decay=0.5):
+    """A state whose decayed momentum is `momentum`."""
+    state = GradientState.zeros(params, momentum=decay)
+    return state._replace(momentum=jax.tree.map(lambda leaf: leaf / decay, momentum))
+
+
+def test_momentum_is_completed_by_the_solve():
+    """The gradient minimises the damped quadratic around the momentum: solve with the rest."""
     predict_one, params, inputs = network = NETWORKS["mlp"]()
     rng = np.random.default_rng(6)
-    carried = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), params)
-    flat = np.asarray(ravel_pytree(carried)[0])
-    # (G + damping) d = g - G carried, with G carried from two dense solves: g = (G + damping) n.
+    momentum = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), params)
+    flat = np.asarray(ravel_pytree(momentum)[0])
+    # (G + damping) d = g - G momentum, with g = (G + damping) n from a dense solve.
     dense = dense_natural_gradient(predict_one, params, inputs, TARGETS, DAMPING)
     matrix = dense_natural_gradient(
         predict_one, params, inputs, TARGETS, DAMPING, return_matrix=True
     )
     curved = matrix - DAMPING * np.eye(flat.size)
-    reference = np.linalg.solve(matrix, matrix @ dense - curved @ flat)
-    assert relative_error(gradient(network, carried=carried).gradient, reference) < 1e-9
+    reference = flat + np.linalg.solve(matrix, matrix @ dense - curved @ flat)
+    step = gradient(network, state=with_momentum(params, momentum))
+    assert relative_error(step.gradient, reference) < 1e-9
+    assert relative_error(step.state.momentum, reference) < 1e-9
 
 
-@pytest.mark.parametrize("with_carried", [False, True])
-def test_the_report_is_the_slope_and_the_divergence_of_the_step(with_carried):
+def test_a_gradient_that_is_not_finite_leaves_the_state_alone():
+    network = NETWORKS["mlp"]()
+    state = GradientState.zeros(network[1], momentum=0.9, second_moments=True)
+    state = gradient(network, state=state).state
+    after = gradient(network, state=state, targets=TARGETS.at[0].set(jnp.nan)).state
+    for ours, theirs in zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("has_momentum", [False, True])
+def test_slope_and_divergence_are_those_of_the_step(has_momentum):
     predict_one, params, inputs = network = NETWORKS["mlp"]()
     where = jnp.ones(ROWS, bool).at[1].set(False)
-    carried = jax.tree.map(jnp.ones_like, params) if with_carried else None
-    step = gradient(network, carried=carried, where=where)
-    total = step.gradient
-    if with_carried:
-        total = jax.tree.map(jnp.add, total, carried)
+    state = None
+    if has_momentum:
+        state = with_momentum(params, jax.tree.map(jnp.ones_like, params))
+    step = gradient(network, state=state, where=where)
 
     def predict(params):
         return jax.vmap(predict_one, (None, 0))(params, inputs)
@@ -134,7 +163,7 @@ def test_the_report_is_the_slope_and_the_divergence_of_the_step(with_carried):
         dist, tangent = jax.jvp(predict, (params,), (total,))
         return value, slope, jnp.mean(0.5 * dist.fisher_norm_sq(tangent), where=where)
 
-    value, slope, divergence = along(total)
+    value, slope, divergence = along(step.gradient)
     np.testing.assert_allclose(step.value, value, rtol=1e-12)
     np.testing.assert_allclose(step.slope, slope, rtol=1e-9)
     np.testing.assert_allclose(step.step_kl, divergence, rtol=1e-9)
@@ -223,11 +252,16 @@ def test_moments_are_those_of_fisher8_gradients_and_scale_the_damping(case):
 
     before = SecondMoments.zeros(params).add(jax.tree.map(jnp.ones_like, params))
     expected = before.add(jax.grad(loss)(params))
-    step = gradient(network, moments=before, **options)
-    for ours, theirs in zip(jax.tree.leaves(step.moments), jax.tree.leaves(expected), strict=True):
+    step = gradient(network, state=GradientState(second_moments=before), **options)
+    found = jax.tree.leaves(step.state.second_moments)
+    for ours, theirs in zip(found, jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-15)
-    by_hand = gradient(network, damping_scale=expected.damping_scale(), **options)
-    assert relative_error(step.gradient, np.asarray(ravel_pytree(by_hand.gradient)[0])) < 1e-9
+    for ours, theirs in zip(
+        jax.tree.leaves(step.curvature.scale),
+        jax.tree.leaves(expected.damping_scale()),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
 def test_moments_in_bfloat16_and_under_vmap():
@@ -238,13 +272,13 @@ def test_moments_in_bfloat16_and_under_vmap():
 
     @jax.jit
     @jax.vmap
-    def lanes(damping):
-        moments = SecondMoments.zeros(params)
-        options = {"damping": damping, "moments": moments}
+    def runs(damping):
+        state = GradientState.zeros(params, second_moments=True)
+        options = {"damping": damping, "state": state}
         step = network_gradient(predict_one, params, inputs, targets, **options)
-        return step.gradient, step.moments
+        return step.gradient, step.state.second_moments
 
-    steps, moments = lanes(jnp.array([0.1, 10.0]))
+    steps, moments = runs(jnp.array([0.1, 10.0]))
     assert all(np.all(np.isfinite(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(steps))
     assert {leaf.dtype for leaf in jax.tree.leaves(moments)} == {jnp.dtype(jnp.float32)}
     for leaf in jax.tree.leaves(moments):  # the damping has no part in them
@@ -252,17 +286,26 @@ def test_moments_in_bfloat16_and_under_vmap():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("state", "error", "message"),
     [
-        ({"moments": {"first": 1.0}}, TypeError, "SecondMoments.zeros"),
-        ({"moments": SecondMoments.zeros({"other": jnp.ones(2)})}, ValueError, "`moments` must be"),
+        ({"first": 1.0}, TypeError, "`state` must be a `GradientState`, got dict"),
         (
-            {"moments": SecondMoments.zeros(jnp.ones(2)), "damping_scale": jnp.ones(2)},
+            GradientState.zeros({"other": jnp.ones(2)}, second_moments=True),
             ValueError,
-            "give one of them",
+            "`state.second_moments` must be a tree like `params`",
+        ),
+        (
+            GradientState.zeros({"other": jnp.ones(2)}, momentum=0.9),
+            ValueError,
+            "`state.momentum` must be a tree like `params`",
         ),
     ],
 )
-def test_mistakes_with_moments_are_named(options, error, message):
+def test_mistakes_with_states_are_named(state, error, message):
     with pytest.raises(error, match=message):
-        gradient(NETWORKS["mlp"](), **options)
+        gradient(NETWORKS["mlp"](), state=state)
+
+
+def test_a_momentum_of_one_is_refused():
+    with pytest.raises(ValueError, match="`momentum` must"):
+        GradientState.zeros(jnp.ones(2), momentum=1.0)

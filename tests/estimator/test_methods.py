@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from fisher8_jax import Gaussian
-from fisher8_jax.curvature import SecondMoments, network_gradient
+from fisher8_jax.curvature import GradientState, network_gradient
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._methods import METHODS, Settings, make_task
 from fisher8_jax.estimator._network import Network, link_of
@@ -41,7 +41,8 @@ def test_the_whole_network_s_steps_are_those_of_its_gradient(batches, factored):
 
     radius = scale_by_kl_radius(lambda count: method.size * (1 - count / 10) ** 2)
     by_hand = descend_within(radius, 0.0, None)
-    state, moments = by_hand.init(params), SecondMoments.zeros(params)
+    state = by_hand.init(params)
+    remembered = GradientState.zeros(params, second_moments=factored)
     for batch in batches:
         found = network_gradient(
             network.predict,
@@ -49,9 +50,9 @@ def test_the_whole_network_s_steps_are_those_of_its_gradient(batches, factored):
             batch.inputs,
             batch.targets,
             damping=method.damping,
-            moments=moments if factored else None,
+            state=remembered,
         )
-        moments = found.moments if factored else moments
+        remembered = found.state
         updates, state = by_hand.update(found.gradient, state, params, step_kl=found.step_kl)
         params = optax.apply_updates(params, updates)
     chex.assert_trees_all_close(leaves.params, params, rtol=1e-4, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The recipe for the whole network: the radius with a known movement, momentum, the guard."""
+"""The recipe for the whole network: the radius with a known movement, the guard."""
 
 import functools
 
@@ -10,7 +10,6 @@ import pytest
 
 from fisher8_jax import network_gradient
 from fisher8_jax.optimizers import (
-    carry_momentum,
     network_max_kl,
     network_optimizer,
     scale_by_kl_radius,
@@ -51,51 +50,7 @@ def test_exact_shortens_a_step_whose_movement_is_known():
     assert 0 < optax.tree_utils.tree_get(state, "exact_kl") <= 0.5
 
 
-def test_momentum_is_carried_through_the_solve():
-    """Two steps by the recipe are two steps of the formula, with the radius measured."""
-    optimizer = network_optimizer(10, momentum=0.9)
-
-    @jax.jit
-    def train(params):
-        state = optimizer.init(params)
-        for _ in range(2):
-            carried = optax.tree_utils.tree_get(state, "carried")
-            step = network_gradient(predict, params, X, Y, damping=0.1, carried=carried)
-            updates, state = optimizer.update(step.gradient, state, params, step_kl=step.step_kl)
-            params = optax.apply_updates(params, updates)
-        return params, optax.tree_utils.tree_get(state, "quadratic_kl")
-
-    @jax.jit
-    def by_hand(params):
-        carried = jax.tree.map(jnp.zeros_like, params)
-        for count in range(2):
-            step = network_gradient(predict, params, X, Y, damping=0.1, carried=carried)
-            total = jax.tree.map(jnp.add, step.gradient, carried)
-            dist, tangent = jax.jvp(lambda p: predict(p, X), (params,), (total,))
-            kl = jnp.mean(0.5 * dist.fisher_norm_sq(tangent))
-            scale = jnp.sqrt(0.1 / kl) * (1 - count / 10)
-            params = jax.tree.map(lambda p, t, s=scale: p - s * t, params, total)
-            carried = jax.tree.map(lambda t: 0.9 * t, total)
-        return params
-
-    params, quadratic_kl = train(PARAMS)
-    np.testing.assert_allclose(quadratic_kl, 0.1 * 0.9**2, rtol=1e-4)
-    for ours, theirs in zip(jax.tree.leaves(params), jax.tree.leaves(by_hand(PARAMS)), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
-
-
-def test_a_gradient_that_is_not_finite_is_dropped_and_spoils_no_momentum():
-    optimizer = network_optimizer(10, momentum=0.9)
-    state = optimizer.init(PARAMS)
-    broken = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), PARAMS)
-    updates, state = optimizer.update(broken, state, PARAMS, step_kl=jnp.asarray(jnp.nan))
-    assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(updates))
-    carried = optax.tree_utils.tree_get(state, "carried")
-    assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(carried))
-    assert optax.tree_utils.tree_get(state, "skipped") == 1
-
-
-def test_without_momentum_the_radius_drops_what_is_not_finite():
+def test_the_radius_drops_what_is_not_finite():
     optimizer = network_optimizer(10)
     state = optimizer.init(PARAMS)
     broken = jax.tree.map(jnp.ones_like, PARAMS)
@@ -165,10 +120,8 @@ def test_the_radius_falls_with_the_budget():
     ("call", "message"),
     [
         (lambda: network_optimizer(0), "`num_steps` must be a positive integer"),
-        (lambda: network_optimizer(10, momentum=1.0), "`momentum` must"),
         (lambda: network_optimizer(10, max_kl=0.0), "`max_kl` must be positive"),
         (lambda: network_optimizer(10, average=1.0), "`average` must"),
-        (lambda: carry_momentum(-0.1), "`decay` must"),
         (
             lambda: network_optimizer(10).update(
                 PARAMS, network_optimizer(10).init(PARAMS), PARAMS

@@ -26,8 +26,9 @@ from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
 from fisher8_jax import network_gradient, network_optimizer
-from fisher8_jax.curvature import SecondMoments
+from fisher8_jax.curvature import GradientState
 from fisher8_jax.ensembles import stack_members
+from fisher8_jax.optimizers import network_max_kl
 
 NETWORKS = {
     "silu-2x50": Mlp((50, 50), jax.nn.silu),
@@ -46,6 +47,17 @@ class Way(NamedTuple):
 
     form: str
     momentum: float
+
+    def optimizer(self, steps: int | Array) -> optax.GradientTransformationExtraArgs:
+        """The preset; with momentum, which multiplies steps, a tenth of its radius."""
+        return network_optimizer(
+            steps, max_kl=network_max_kl(steps) * (0.1 if self.momentum else 1.0)
+        )
+
+    def state(self, params: Any) -> GradientState:
+        return GradientState.zeros(
+            params, momentum=self.momentum or None, second_moments=self.form == "factored"
+        )
 
 
 WAYS = tuple(itertools.starmap(Way, itertools.product(DAMPINGS, MOMENTA)))
@@ -82,18 +94,12 @@ def load_fold(name: str, path: Path) -> Fold:
 
 
 def one_step(predict: Predict, way: Way, carry: Any, x: Array, y: Array, damping: Array) -> Any:
-    """One step of one lane; `carry` has parameters, optimiser state, second moments and budget."""
-    params, state, moments, budget = carry
-    options: dict[str, Any] = {}
-    if way.form == "factored":
-        options["moments"] = moments
-    if way.momentum:
-        options["carried"] = optax.tree_utils.tree_get(state, "carried")
-    step = network_gradient(predict, params, x, y, damping=damping, **options)
-    optimizer = network_optimizer(budget, momentum=way.momentum)
+    """One step of one run; `carry` has parameters, the two states and the budget."""
+    params, state, remembered, budget = carry
+    step = network_gradient(predict, params, x, y, damping=damping, state=remembered)
+    optimizer = way.optimizer(budget)
     updates, state = optimizer.update(step.gradient, state, params, step_kl=step.step_kl)
-    moments = moments if step.moments is None else step.moments
-    return optax.apply_updates(params, updates), state, moments, budget
+    return optax.apply_updates(params, updates), state, step.state, budget
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -110,9 +116,8 @@ def train(
         take = jax.vmap(lambda index, mine: (inputs[index, mine], targets[index, mine]))
         return step(carry, *take(source, rows), damping), None
 
-    optimizer = network_optimizer(steps, momentum=way.momentum)
-    state, moments = jax.vmap(optimizer.init)(params), jax.vmap(SecondMoments.zeros)(params)
-    start: Any = (params, state, moments, jnp.full(lanes, steps, jnp.int32))
+    states = jax.vmap(way.optimizer(steps).init)(params), jax.vmap(way.state)(params)
+    start: Any = (params, *states, jnp.full(lanes, steps, jnp.int32))
     (params, state, *_), _ = jax.lax.scan(scan_step, start, rows)
     return params, optax.tree_utils.tree_get(state, "average")
 
