@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         >>> import pathlib, tempfile
         >>> from fisher8_jax.command import main
         >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> main(["predict", str(folder / "rows.csv"), "--model", "m.f8", "--output", "p.csv"])
+        >>> main(["predict", str(folder / "rows.csv"), "--model", "m.st", "--output", "p.csv"])
         1
     """
     arguments = _parser().parse_args(argv)
