@@ -1,4 +1,4 @@
-"""`python -m fisher8_jax fit data.csv --target y --model model.safetensors`, `predict` and `check`."""
+"""`python -m fisher8_jax fit data.csv --target y --model file`, `predict` and `check`."""
 
 import sys
 
