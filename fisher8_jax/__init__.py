@@ -40,6 +40,7 @@ if _TYPE_CHECKING:
     from fisher8_jax import estimator as estimator
     from fisher8_jax import heads as heads
     from fisher8_jax import plots as plots
+    from fisher8_jax import posterior as posterior
     from fisher8_jax import training as training
 
 __version__ = _metadata.version("fisher8_jax")
@@ -51,6 +52,7 @@ _LAZY = {
     "estimator": "sklearn",
     "heads": None,
     "plots": "matplotlib",
+    "posterior": None,
     "training": None,
 }
 

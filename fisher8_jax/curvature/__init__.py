@@ -2,6 +2,8 @@
 
 from fisher8_jax.curvature._gradient import NetworkGradient as NetworkGradient
 from fisher8_jax.curvature._gradient import network_gradient as network_gradient
+from fisher8_jax.curvature._gram import LeafRows as LeafRows
+from fisher8_jax.curvature._jacobian_rows import jacobian_rows as jacobian_rows
 from fisher8_jax.curvature._levenberg import adjust_damping as adjust_damping
 from fisher8_jax.curvature._levenberg import reduction_ratio as reduction_ratio
 from fisher8_jax.curvature._network_curvature import NetworkCurvature as NetworkCurvature

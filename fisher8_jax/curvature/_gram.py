@@ -11,7 +11,7 @@ sum replaces it; what remains is the derivative of every single use.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,50 @@ from fisher8_jax.curvature._walk import evaluate
 Gather = Callable[[Array, int], Array]
 
 _EXACT = lax.Precision.HIGHEST
+
+
+class LeafRows(NamedTuple):
+    """The rows of the Jacobian that belong to one parameter leaf, in the cheapest exact form.
+
+    A pytree. `gram` multiplies two of them without forming the rows where they are sums of outer
+    products.
+
+    Attributes:
+        activation: `(rows, positions, inner)`, or None where the rows are multiplied out.
+        delta: `(outputs, rows, positions, outer)`; multiplied out `(outputs, rows, entries)`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax.curvature import LeafRows
+        >>> rows = LeafRows(jnp.ones((3, 1, 5)), jnp.ones((2, 3, 1, 4)))
+        >>> rows.gram(rows).shape, float(rows.gram(rows)[0, 0, 0, 0])
+        ((2, 3, 2, 3), 20.0)
+    """
+
+    activation: Array | None
+    delta: Array
+
+    def gram(self, other: "LeafRows") -> Array:
+        """`K[c, i, e, j]`: output `c` of row `i` here against output `e` of row `j` of `other`."""
+        if self.activation is None:
+            return _product(self.delta, other.delta)
+        assert other.activation is not None
+        return _pairs((self.activation, self.delta), (other.activation, other.delta))
+
+    def own_gram(self) -> Array:
+        """`K[i, c, e]`: the outputs of every row against each other."""
+        delta = self.delta
+        if self.activation is None:
+            return jnp.einsum("cip,eip->ice", delta, delta, precision=_EXACT)
+        a = self.activation
+        alike = jnp.einsum("itp,isp->its", a, a, precision=_EXACT)
+        moved = jnp.einsum("cito,eiso->icets", delta, delta, precision=_EXACT)
+        return jnp.einsum("its,icets->ice", alike, moved, precision=_EXACT)
+
+    def gathered(self, gather: Gather) -> "LeafRows":
+        """The rows of all parts of the batch."""
+        activation = None if self.activation is None else gather(self.activation, 0)
+        return LeafRows(activation, gather(self.delta, 1))
 
 
 def gram_matrix(problem: Problem, operands: Any, deltas: Any, gather: Gather) -> Array:
@@ -52,21 +96,26 @@ def leaf_grams(
         deltas: those of `Problem.deltas`, or of some of its rows.
         gather: collects an array of local examples along an axis from all parts of the batch.
     """
+    rows = leaf_rows(problem, operands, deltas)
+    return {leaf: own.gram(own.gathered(gather)) for leaf, own in rows.items()}
+
+
+def leaf_rows(problem: Problem, operands: Any, deltas: Any) -> dict[int, LeafRows]:
+    """The rows of every leaf that reaches the predictions, by its index."""
     plan = problem.plan
-    grams = {
-        leaf: _outer_block(problem, leaf, operands, deltas, gather)
+    found = {
+        leaf: _outer_rows(problem, leaf, operands, deltas)
         for leaf in plan.of_form("pairs", "outer")
     }
     chosen = plan.of_form("rows")
-    rows = _jacobian_rows(problem, chosen, operands, deltas)
-    for leaf, row in zip(chosen, rows, strict=True):
+    for leaf, row in zip(chosen, _jacobian_rows(problem, chosen, operands, deltas), strict=True):
         if problem.scale is not None:
             row = row * lax.rsqrt(full_scale(problem.scale[leaf]))[None, None]
-        grams[leaf] = _product(row, gather)
-    return grams
+        found[leaf] = _multiplied_out(row)
+    return found
 
 
-def _outer_block(problem: Problem, leaf: int, operands: Any, deltas: Any, gather: Gather) -> Array:
+def _outer_rows(problem: Problem, leaf: int, operands: Any, deltas: Any) -> LeafRows:
     plan = problem.plan
     activations, cotangents = [], []
     for index, use in enumerate(problem.network.uses):
@@ -81,9 +130,12 @@ def _outer_block(problem: Problem, leaf: int, operands: Any, deltas: Any, gather
             cotangents.append(delta)
     activation, delta = _join(activations, 1), _join(cotangents, 2)
     if plan.leaves[leaf].form == "outer":
-        rows = jnp.einsum("itp,cito->cipo", activation, delta, precision=_EXACT)
-        return _product(rows, gather)
-    return _pairs(activation, delta, gather)
+        return _multiplied_out(jnp.einsum("itp,cito->cipo", activation, delta, precision=_EXACT))
+    return LeafRows(activation, delta)
+
+
+def _multiplied_out(rows: Array) -> LeafRows:
+    return LeafRows(None, rows.reshape(*rows.shape[:2], -1))
 
 
 def _roots(outer: Outer, scale: Scale) -> tuple[Array, Array]:
@@ -100,28 +152,22 @@ def _flat(row: Array, axes: tuple[int, ...]) -> Array:
     return jnp.transpose(row, axes).reshape(1, 1, -1)
 
 
-def _pairs(activation: Array, delta: Array, gather: Gather) -> Array:
+def _pairs(left: tuple[Array, Array], right: tuple[Array, Array]) -> Array:
     """`sum over t, s of (a_it . a_js) (d_cit . d_ejs)`."""
-    everywhere = gather(activation, 0), gather(delta, 1)
-    if activation.shape[1] == 1:  # no positions to add up
-        a, b = activation[:, 0], everywhere[0][:, 0]
-        alike = jnp.einsum("ip,jp->ij", a, b, precision=_EXACT)
-        return (
-            _product(delta[:, :, 0], lambda x, axis: everywhere[1][:, :, 0]) * alike[None, :, None]
-        )
-    alike = jnp.einsum("itp,jsp->itjs", activation, everywhere[0], precision=_EXACT)
-    moved = jnp.einsum("cito,ejso->citejs", delta, everywhere[1], precision=_EXACT)
+    (a, delta), (b, other) = left, right
+    if a.shape[1] == 1:  # no positions to add up
+        alike = jnp.einsum("ip,jp->ij", a[:, 0], b[:, 0], precision=_EXACT)
+        return _product(delta[:, :, 0], other[:, :, 0]) * alike[None, :, None]
+    alike = jnp.einsum("itp,jsp->itjs", a, b, precision=_EXACT)
+    moved = jnp.einsum("cito,ejso->citejs", delta, other, precision=_EXACT)
     return jnp.einsum("itjs,citejs->ciej", alike, moved, precision=_EXACT)
 
 
-def _product(rows: Array, gather: Gather) -> Array:
-    """`rows rows'`, where the axes after the first two are entries."""
-    flat = rows.reshape(*rows.shape[:2], -1)
-    everywhere = gather(flat, 1)
-    left = flat.reshape(-1, flat.shape[-1])
-    right = everywhere.reshape(-1, flat.shape[-1])
-    product = jnp.matmul(left, right.T, precision=_EXACT)
-    return product.reshape(*flat.shape[:2], *everywhere.shape[:2])
+def _product(left: Array, right: Array) -> Array:
+    """`left right'`, where the axis after the first two is of entries."""
+    flat = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
+    product = jnp.matmul(flat[0], flat[1].T, precision=_EXACT)
+    return product.reshape(*left.shape[:2], *right.shape[:2])
 
 
 def _jacobian_rows(problem: Problem, chosen: list[int], operands: Any, deltas: Any) -> list[Array]:

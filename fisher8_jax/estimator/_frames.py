@@ -53,11 +53,8 @@ def is_frame(table: Table) -> bool:
 
 
 def columns_of_frame(frame: Table) -> list[TableColumn]:
-    """The columns of a data frame, at least one."""
-    columns = [_read(series) for series in nw.from_native(frame, eager_only=True).iter_columns()]
-    if not columns:
-        raise ValueError("`X` has no columns. Give at least one to predict from.")
-    return columns
+    """The columns of a data frame."""
+    return [_read(series) for series in nw.from_native(frame, eager_only=True).iter_columns()]
 
 
 def columns_of_array(array: np.ndarray) -> list[TableColumn]:

@@ -1,7 +1,4 @@
-"""A fitted estimator as one artifact, and back.
-
-The layers are named by their numbers. Whatever changes the meaning of a field counts `_VERSION` up.
-"""
+"""A fitted estimator as one artifact, and back."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,9 +18,7 @@ from fisher8_jax.estimator._restored import check_restored
 
 Estimator = TypeVar("Estimator")
 
-_KIND, _VERSION = "Fisher8Regressor", 1
-# A folder of this machine, and of a fit that has ended: no file may name one.
-_NOT_SAVED = "checkpoint_dir"
+_KIND = "Fisher8Regressor"
 
 
 def write_estimator(estimator: Any, path: str | Path) -> None:
@@ -33,10 +28,9 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
         settings["random_state"] = None  # a generator has moved on since the fit
     if not isinstance(settings["family"], str):
         settings["family"] = _name_of_known(estimator.family_)
-    del settings[_NOT_SAVED]
+    settings["checkpoint_dir"] = None  # a folder of this machine, and of a fit that has ended
     config = {
         "kind": _KIND,
-        "version": _VERSION,
         "settings": _plain(settings),
         "family": estimator.family_,
         "method": estimator.method_,
@@ -47,8 +41,9 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
         "n_features": estimator.n_features_in_,
         "feature_names": _plain(getattr(estimator, "feature_names_in_", None)),
     }
+    layers = {f"layer {index:03d}": layer for index, layer in enumerate(estimator.params_)}
     trees = {
-        "layers": estimator.params_,
+        "layers": layers,
         "scaler": {"shift": estimator.scaler_.shift, "scale": estimator.scaler_.scale},
         "held_out_nll": estimator.held_out_nll_,
         "variance_factor": estimator.variance_factor_,
@@ -59,11 +54,9 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
 def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     """The estimator of class `cls` in a file that was read."""
     config, trees = artifact.config, artifact.trees
-    if _NOT_SAVED in config["settings"]:
-        raise ArtifactError(f"it sets `{_NOT_SAVED}`.")
     estimator: Any = cls(**config["settings"])
     layers = trees["layers"]
-    estimator.params_ = [layers[str(index)] for index in range(len(layers))]
+    estimator.params_ = [layers[name] for name in sorted(layers)]
     estimator.scaler_ = TargetScaler(trees["scaler"]["shift"], trees["scaler"]["scale"])
     estimator.held_out_nll_ = trees["held_out_nll"]
     estimator.encoder_ = Encoder.from_config(config["encoder"])
@@ -74,7 +67,9 @@ def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     estimator.n_features_in_ = config["n_features"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-    estimator.variance_factor_ = trees["variance_factor"]
+    # Files of the first versions have members whose variances were left as they are.
+    untouched = np.ones(estimator.target_shape_)
+    estimator.variance_factor_ = trees.get("variance_factor", untouched)
     check_restored(estimator)
     return estimator
 
@@ -84,11 +79,6 @@ def load_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
     artifact = load_artifact(path)
     if not isinstance(artifact.config, dict) or artifact.config.get("kind") != _KIND:
         raise ArtifactError(f"{str(path)!r} holds another model than a {_KIND}.")
-    if artifact.config.get("version") != _VERSION:
-        raise ArtifactError(
-            f"{str(path)!r} holds a {_KIND} of version {artifact.config.get('version')!r}, this "
-            f"package reads version {_VERSION}. It was written by {artifact.versions}."
-        )
     try:
         return read_estimator(cls, artifact)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:

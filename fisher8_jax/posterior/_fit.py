@@ -1,0 +1,268 @@
+"""The posterior of a trained network from its training rows."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from chex import ArrayTree
+from jax import Array
+
+from fisher8_jax._fisher8 import check_family
+from fisher8_jax._internal.checks import check_positive, check_targets
+from fisher8_jax.curvature import jacobian_rows
+from fisher8_jax.families import Family
+from fisher8_jax.posterior._arithmetic import arithmetic, cast, check_dtype, to_host
+from fisher8_jax.posterior._build import build
+from fisher8_jax.posterior._choose import Sizes, choose_form, last_layer, subset_rows
+from fisher8_jax.posterior._network import Network, PredictOne
+from fisher8_jax.posterior._posterior import Posterior
+from fisher8_jax.posterior._prior import (
+    Groups,
+    Prior,
+    leaf_names,
+    log_precisions,
+    resolve,
+    squared_distances,
+)
+from fisher8_jax.posterior._report import Report
+from fisher8_jax.posterior._tuning import settle
+
+
+def fit_posterior(
+    predict_one: PredictOne,
+    params: ArrayTree,
+    inputs: ArrayTree,
+    targets: Array,
+    *,
+    prior: Prior | None = None,
+    tune: bool = True,
+    form: str = "auto",
+    memory: float = 2e9,
+    dtype: str = "float64",
+    seed: int = 0,
+) -> Posterior:
+    """The posterior of a trained network, linearised at its parameters (Laplace approximation).
+
+    Args:
+        predict_one: `predict_one(params, example) -> distribution` of one example, no batch axis.
+            Running statistics must be frozen.
+        params: trained parameters, best those that minimise the sum of NLL and the prior's penalty.
+            Where training stopped early, the posterior is still that of the linearised network
+            around them.
+        inputs: of the training rows, a pytree of arrays whose first axis is the rows.
+        targets: of the training rows.
+        prior: precisions of the parameters; by default one for each leaf.
+        tune: whether the evidence chooses the precisions, from those of `prior` on.
+        form: 'dual' factorises one matrix over all outputs of all rows, 'primal' one over all
+            parameters; both are exact. 'last_layer' fixes all parameters in which the outputs are
+            not affine, 'subset' takes a random part of the rows. 'auto' takes the cheaper exact
+            form if it fits into `memory` and into minutes, else the last layer, else a subset.
+            `describe()` says which.
+        memory: bytes that matrices may take.
+        dtype: 'float64', whatever the program around uses, or 'float32', for devices without
+            float64; raises where that is not enough.
+        seed: decides which rows a subset has.
+
+    Returns:
+        A pytree with `predict`, `log_evidence`, samples, covariances; see also `leave_one_out`.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.posterior import fit_posterior
+        >>> def predict_one(params, x):
+        ...     return Gaussian(x @ params["slope"], params["log_variance"])
+        >>> x = np.random.default_rng(0).normal(size=(50, 2))
+        >>> y = x @ [1.0, 2.0] + np.random.default_rng(1).normal(size=50)
+        >>> params = {"slope": np.linalg.lstsq(x, y)[0], "log_variance": np.array(0.1)}
+        >>> posterior = fit_posterior(predict_one, params, x, y)
+        >>> print(posterior.describe())
+        primal, 50 rows, 3 parameters, float64: exact, in the space of parameters; 3 unknowns
+        log evidence -70.73
+        group         parameters  effective  precision
+        log_variance           1        0.4       39.3
+        slope                  2        2.0      0.435
+
+    Reference:
+        Khan et al., Approximate inference turns deep networks into Gaussian processes, NeurIPS
+        2019. Immer et al., Improving predictions of Bayesian neural nets via local linearization,
+        AISTATS 2021.
+    """
+    prior = Prior() if prior is None else prior
+    _check_arguments(prior, memory, check_dtype(dtype))
+    with arithmetic(dtype):
+        params, inputs, targets = (cast(tree, dtype) for tree in (params, inputs, targets))
+        _check_data(params, inputs, targets)
+        shape = _examine(predict_one, params, inputs, targets)
+        groups = resolve(prior, params, shape.reached)
+        fitting = _Fitting(predict_one, params, inputs, targets, prior, groups, shape, memory)
+        chosen = choose_form(form, fitting.sizes, memory)
+        if chosen == "last_layer":
+            fitting, chosen = _without_others(fitting, is_wanted=form == "last_layer")
+        given = len(targets)
+        if chosen == "subset":
+            fitting = _without_rows(fitting, seed)
+        return _fit(fitting, chosen, tune, dtype, given)
+
+
+class _Shape(NamedTuple):
+    """What is known of the network before anything is computed."""
+
+    reached: list[bool]
+    outputs: int
+    positions: int
+    dtype: str
+
+
+class _Fitting(NamedTuple):
+    """Everything that a posterior is made of."""
+
+    predict_one: PredictOne
+    params: ArrayTree
+    inputs: ArrayTree
+    targets: Array
+    prior: Prior
+    groups: Groups
+    shape: _Shape
+    memory: float
+
+    @property
+    def network(self) -> Network:
+        return Network(self.params, self.predict_one, self.groups.leaves)
+
+    @property
+    def sizes(self) -> Sizes:
+        number = sum(self.leaf_sizes)
+        rows, groups = len(self.targets), len(self.groups.names)
+        return Sizes(rows, self.shape.outputs, number, groups, self.shape.positions)
+
+    @property
+    def leaf_sizes(self) -> list[int]:
+        every = jax.tree.leaves(self.params)
+        return [int(np.size(every[i])) for i in self.groups.leaves]
+
+
+def _fit(fitting: _Fitting, form: str, tune: bool, dtype: str, given: int) -> Posterior:
+    chunk = fitting.sizes.chunk(form, fitting.memory)
+    groups, data = fitting.groups, (fitting.network, fitting.inputs, fitting.targets)
+    system, nll = build(form, data, groups, chunk)
+    start = cast(to_host(log_precisions(fitting.prior, groups)), dtype)
+    squares = cast(to_host(squared_distances(fitting.prior, groups, fitting.params)), dtype)
+    settled = settle(system, start, nll, squares, groups, data if tune else None)
+    notes = () if fitting.shape.dtype == dtype else (_note_of(fitting.shape.dtype),)
+    report = Report(
+        groups=groups.names,
+        sizes=tuple(int(n) for n in groups.add_up(fitting.leaf_sizes)),
+        form=form,
+        unknowns=system.size,
+        rows=len(fitting.targets),
+        given_rows=given,
+        chunk=chunk,
+        dtype=dtype,
+        notes=notes,
+    )
+    return Posterior(
+        network=data[0],
+        system=system,
+        factor=settled.factor,
+        log_precision=settled.log_precision,
+        evidence=settled.evidence,
+        nll=np.asarray(nll, dtype),
+        inputs=fitting.inputs,
+        targets=fitting.targets,
+        report=report,
+    )
+
+
+def _note_of(dtype: str) -> str:
+    return (
+        f"the network computes in {dtype} whatever its parameters are: derivatives are rounded to "
+        "that"
+    )
+
+
+def _without_others(fitting: _Fitting, *, is_wanted: bool) -> tuple[_Fitting, str]:
+    """The last layer alone is uncertain; a subset of the rows if there is none."""
+    chosen = last_layer(fitting.network, fitting.inputs)
+    if not chosen:
+        if is_wanted:
+            raise ValueError(
+                "`form='last_layer'` found no parameter in which the outputs are affine. Name the "
+                "uncertain leaves: `Prior(groups={'last': ['path/of/the/layer']})`."
+            )
+        return fitting, "subset"
+    groups = fitting.groups
+    owners = dict(zip(groups.leaves, groups.of_leaf, strict=True))
+    kept = sorted({owners[leaf] for leaf in chosen})
+    names = tuple(groups.names[g] for g in kept)
+    prior = fitting.prior
+    if not isinstance(prior.precision, float | int):
+        known = {name: prior.precision[name] for name in names}
+        prior = Prior(known, prior.groups, prior.mean)
+    of_leaf = tuple(kept.index(owners[leaf]) for leaf in chosen)
+    smaller = fitting._replace(groups=Groups(names, chosen, of_leaf), prior=prior)
+    if smaller.sizes.bytes_of("primal") > fitting.memory and not is_wanted:
+        return fitting, "subset"
+    return smaller, "last_layer"
+
+
+def _without_rows(fitting: _Fitting, seed: int) -> _Fitting:
+    rows = subset_rows(fitting.sizes, fitting.memory)
+    order = np.random.default_rng(seed).permutation(len(fitting.targets))[:rows]
+    inputs, targets = jax.tree.map(lambda x: x[order], (fitting.inputs, fitting.targets))
+    return fitting._replace(inputs=inputs, targets=targets)
+
+
+def _check_arguments(prior: Any, memory: float, dtype: str) -> None:
+    if not isinstance(prior, Prior):
+        raise TypeError(
+            f"`prior` must be a `Prior`, got {type(prior).__name__}. For one precision write "
+            "`Prior(precision=..., groups='one')`."
+        )
+    check_positive("memory", memory)
+
+
+def _check_data(params: ArrayTree, inputs: ArrayTree, targets: Array) -> None:
+    shapes = [np.shape(x) for x in jax.tree.leaves(inputs)]
+    lengths = {shape[0] if shape else None for shape in [*shapes, np.shape(targets)]}
+    if not shapes or len(lengths) > 1 or None in lengths:
+        raise ValueError(
+            "`inputs` and `targets` must share their first axis, the rows, got shapes "
+            f"{shapes} and {np.shape(targets)}."
+        )
+    if lengths == {0}:
+        raise ValueError("`inputs` and `targets` must have at least one row, got none.")
+    for name, leaf in zip(leaf_names(params), jax.tree.leaves(params), strict=True):
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.all(np.isfinite(leaf)):
+            raise ValueError(
+                f"`params` has values that are not finite at {name!r}. A posterior needs the "
+                "parameters of a training that ended well."
+            )
+
+
+def _examine(
+    predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree, targets: Array
+) -> _Shape:
+    one = jax.tree.map(lambda x: x[:1], inputs)
+    first = jax.jit(jax.vmap(predict_one, (None, 0)))(params, one)
+    _check_targets(first, targets)
+    _, rows = jax.eval_shape(lambda p, x: jacobian_rows(predict_one, p, x), params, one)
+    sizes = map(np.size, jax.tree.leaves(params))
+    found = [row for row in rows if row is not None]
+    positions = [1 if row.activation is None else row.activation.shape[1] for row in found]
+    return _Shape(
+        [row is not None and size > 0 for row, size in zip(rows, sizes, strict=True)],
+        max((row.delta.shape[0] for row in found), default=0),
+        max(positions, default=1),
+        min((x.dtype for x in jax.tree.leaves(first)), key=lambda d: d.itemsize).name,
+    )
+
+
+def _check_targets(first: Family, targets: Array) -> None:
+    """Shape and support, by the prediction of the first row."""
+    check_family("the result of `predict_one`", first)
+    rows = len(targets)
+    check_targets(targets, (rows, *first.batch_shape[1:], *first.event_shape))
+    repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape[1:])), first)
+    repeated.check_support(jnp.asarray(targets))

@@ -1,0 +1,247 @@
+"""The posterior of a trained network, linearised at its parameters."""
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from chex import Array as AnyArray  # of NumPy or of JAX
+from chex import ArrayTree
+from jax import Array
+
+from fisher8_jax._internal.checks import check_count
+from fisher8_jax._internal.trees import register_tree
+from fisher8_jax.ensembles import Mixture
+from fisher8_jax.families import Family, LocationScale
+from fisher8_jax.posterior._arithmetic import arithmetic, cast, in_chunks, is_traced
+from fisher8_jax.posterior._dual import Dual
+from fisher8_jax.posterior._evidence import Evidence
+from fisher8_jax.posterior._network import Network
+from fisher8_jax.posterior._outputs import from_vectors, vectors_of
+from fisher8_jax.posterior._predictive import PosteriorPredictive, closed_form, sampled
+from fisher8_jax.posterior._primal import Primal
+from fisher8_jax.posterior._report import Report
+
+_SAMPLES = 64
+
+
+@register_tree
+@dataclasses.dataclass(frozen=True, repr=False)
+class Posterior:
+    """What a network knows after training; made by `fit_posterior`.
+
+    Methods take inputs like those of training. Outside `jax.jit` they work in float64 and on some
+    rows at a time; inside, in the arithmetic of the program around, on all rows at once.
+
+    Attributes:
+        network: the prediction function and its parameters.
+        system: the training rows in one of two forms.
+        factor: the Cholesky factor for these precisions.
+        log_precision: of the prior, the logarithm of one number per group.
+        evidence: at these precisions.
+        nll: of the training rows at the parameters, summed.
+        inputs: of the rows that the posterior was computed from.
+        targets: of these rows.
+        report: names of the groups, and how it was computed.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.posterior import fit_posterior
+        >>> predict_one = lambda params, x: Gaussian(params * x, jnp.zeros(()))
+        >>> x = jnp.array([1.0, 2.0])
+        >>> posterior = fit_posterior(predict_one, jnp.array(3.0), x, 3 * x, tune=False)
+        >>> dist = posterior.predict(jnp.array([0.0, 6.0]))
+        >>> print(dist.mean, dist.aleatoric, dist.epistemic)  # precision 1 + 1^2 + 2^2 = 6
+        [ 0. 18.] [1. 1.] [0. 6.]
+    """
+
+    network: Network
+    system: Dual | Primal
+    factor: AnyArray
+    log_precision: AnyArray
+    evidence: Evidence
+    nll: AnyArray
+    inputs: ArrayTree
+    targets: AnyArray
+    report: Report = dataclasses.field(metadata={"static": True})
+
+    @property
+    def params(self) -> ArrayTree:
+        """The parameters at which the network was linearised."""
+        return self.network.params
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of the marginal likelihood, in nats."""
+        return float(self.evidence.log_evidence)
+
+    @property
+    def precision(self) -> dict[str, float]:
+        """The prior's precision of each group."""
+        values = np.exp(np.asarray(self.log_precision, float))
+        return dict(zip(self.report.groups, values.tolist(), strict=True))
+
+    @property
+    def effective_parameters(self) -> dict[str, float]:
+        """How many parameters of each group the rows have determined."""
+        values = np.asarray(self.evidence.effective, float)
+        return dict(zip(self.report.groups, values.tolist(), strict=True))
+
+    def predict(
+        self, inputs: ArrayTree, *, samples: int | None = None, key: Array | None = None
+    ) -> PosteriorPredictive | Mixture:
+        """The predictive distribution of targets at new inputs.
+
+        Args:
+            inputs: like those of training, any number of rows.
+            samples: how many draws of the outputs to mix. None takes the closed form of a
+                location-scale family, and 64 draws for any other.
+            key: for the draws, `jax.random.key(0)` if None.
+
+        Returns:
+            A `Predictive` with `aleatoric` and `epistemic`, which add up to its variance.
+        """
+        if samples is not None:
+            check_count("samples", samples)
+        dist, covariance = self._outputs(inputs)
+        return self.predictive(dist, covariance, samples=samples, key=key)
+
+    def predictive(
+        self, dist: Family, covariance: Array, *, samples: int | None, key: Array | None
+    ) -> PosteriorPredictive | Mixture:
+        """The predictive of normal outputs: `predict`, for outputs that are known already."""
+        narrow = jnp.zeros(()).dtype.name  # what the program around works in
+        with arithmetic(self.report.dtype, dist, covariance):
+            found: PosteriorPredictive | Mixture
+            if samples is None and isinstance(dist, LocationScale):
+                found = _closed(dist, covariance)
+            else:
+                key = jax.random.key(0) if key is None else key
+                found = _sampled(dist, covariance, key, samples or _SAMPLES)
+        return found if is_traced(found) else jax.tree.map(jnp.asarray, cast(found, narrow))
+
+    def output_covariance(self, inputs: ArrayTree) -> Array:
+        """The covariance of the outputs of every row, `(rows, p, p)`.
+
+        The outputs are all coordinates of the predicted distribution, in the order of `to_vector`.
+        """
+        return self._outputs(inputs)[1]
+
+    def joint_covariance(self, inputs: ArrayTree, others: ArrayTree | None = None) -> Array:
+        """The covariance of the outputs at several inputs, `(rows, p, rows of others, p)`.
+
+        Args:
+            inputs: like those of training.
+            others: likewise; `inputs` if None.
+        """
+        with arithmetic(self.report.dtype, self, inputs, others):
+            inputs = self._cast(inputs)
+            others = inputs if others is None else self._cast(others)
+            return self._give(_joint(self.system, self.state, inputs, others))
+
+    def sample_params(self, key: Array, samples: int) -> ArrayTree:
+        """Parameters drawn from the posterior, stacked along a new first axis.
+
+        They belong into the linearised network: far from the data a draw of the network itself is
+        another, cruder function. See `sample_functions`.
+        """
+        check_count("samples", samples)
+        with arithmetic(self.report.dtype, self):
+            steps = self._draw(key, samples)
+            moved = [
+                leaf[None] + step
+                for leaf, step in zip(self.network.uncertain(), steps, strict=True)
+            ]
+            every, structure = jax.tree.flatten(self.params)
+            stacked = [jnp.broadcast_to(leaf, (samples, *np.shape(leaf))) for leaf in every]
+            for index, leaf in zip(self.network.leaves, moved, strict=True):
+                stacked[index] = leaf
+            return self._give(jax.tree.unflatten(structure, stacked))
+
+    def sample_functions(self, key: Array, inputs: ArrayTree, samples: int) -> Family:
+        """Draws of the network as a function: predictions with the draws as a new first axis.
+
+        The same key draws the same functions whatever the inputs.
+        """
+        check_count("samples", samples)
+        with arithmetic(self.report.dtype, self, inputs):
+            steps = self._draw(key, samples)
+            return self._give(_functions(self.network, steps, self._cast(inputs)))
+
+    def describe(self) -> str:
+        """How it was computed, the evidence, and a table of the groups."""
+        return self.report.describe(self)
+
+    def __repr__(self) -> str:
+        return f"Posterior({self.report.headline()})"
+
+    def _outputs(self, inputs: ArrayTree) -> tuple[Family, Array]:
+        with arithmetic(self.report.dtype, self, inputs):
+            state, inputs = self.state, self._cast(inputs)
+            _check_has_rows(inputs)
+            chunk = self.report.chunk
+            found = in_chunks(lambda x: _covariance(self.system, state, x), inputs, chunk)
+            return self._give(found)
+
+    def _draw(self, key: Array, samples: int) -> list[Array]:
+        keys = jax.random.split(key, samples)
+        return _draws(self.system, self.state, self.inputs, keys)
+
+    @property
+    def state(self) -> tuple[Network, Array, Array]:
+        """The network, the factor and the log-precisions: what a form's methods are given."""
+        return self.network, self.factor, self.log_precision
+
+    def _cast(self, inputs: ArrayTree) -> ArrayTree:
+        return cast(inputs, self.report.dtype)
+
+    def _give(self, tree: Any) -> Any:
+        """Results leave as NumPy arrays of the arithmetic they were computed in."""
+        return tree if is_traced(tree) else jax.tree.map(np.asarray, tree)
+
+
+def _check_has_rows(inputs: ArrayTree) -> None:
+    shapes = [np.shape(x) for x in jax.tree.leaves(inputs)]
+    if not shapes or any(not shape or math.prod(shape[:1]) == 0 for shape in shapes):
+        raise ValueError(
+            f"`inputs` must be arrays whose first axis is the rows, at least one, got {shapes}."
+        )
+
+
+@jax.jit
+def _covariance(system: Any, state: Any, inputs: ArrayTree) -> tuple[Family, Array]:
+    network, factor, log_precision = state
+    dist, features = system.features(network, inputs)
+    return dist, system.covariance(factor, log_precision, features)
+
+
+@jax.jit
+def _joint(system: Any, state: Any, inputs: ArrayTree, others: ArrayTree) -> Array:
+    network, factor, log_precision = state
+    left, right = (system.features(network, x)[1] for x in (inputs, others))
+    return system.joint_covariance(factor, log_precision, left, right)
+
+
+@jax.jit
+def _draws(system: Any, state: Any, inputs: ArrayTree, keys: Array) -> list[Array]:
+    network, factor, log_precision = state
+    draw = functools.partial(system.draw, factor, log_precision, network, inputs)
+    return jax.lax.map(draw, keys)
+
+
+@jax.jit
+def _functions(network: Network, steps: list[Array], inputs: ArrayTree) -> Family:
+    dist = network.predict(inputs)
+
+    def moved(step: list[Array]) -> Family:
+        return from_vectors(dist, vectors_of(dist) + network.push(step, inputs))
+
+    return jax.vmap(moved)(steps)
+
+
+_closed = jax.jit(closed_form)
+_sampled = jax.jit(sampled, static_argnums=3)

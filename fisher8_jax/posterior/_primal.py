@@ -1,0 +1,92 @@
+"""The posterior in the space of parameters, for networks with few of them.
+
+With `S = I + D^-1/2 R' R D^-1/2` the posterior covariance of the uncertain parameters is
+`D^-1/2 S^-1 D^-1/2`. `R' R` is kept, so another `D` costs a factorisation and no derivative.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from chex import ArrayTree
+from jax import Array
+from jax.scipy.linalg import solve_triangular
+
+from fisher8_jax._internal.trees import register_tree
+from fisher8_jax.families import Family
+from fisher8_jax.posterior._network import Network
+
+
+@register_tree
+@dataclasses.dataclass(frozen=True)
+class Primal:
+    """The curvature of the NLL in the uncertain parameters.
+
+    Attributes:
+        curvature: `R' R`, entries of all uncertain leaves in order.
+        of_leaf: the group of each leaf.
+        sizes: how many entries each leaf has.
+    """
+
+    curvature: Array
+    of_leaf: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    sizes: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+
+    @property
+    def size(self) -> int:
+        """The number of uncertain parameters."""
+        return sum(self.sizes)
+
+    def factorize(self, log_precision: Array) -> Array:
+        """The lower Cholesky factor of `S`."""
+        root = self._scales(log_precision)
+        scaled = root[:, None] * self.curvature * root[None]
+        return jnp.linalg.cholesky(scaled + jnp.eye(self.size, dtype=scaled.dtype))
+
+    def log_det(self, factor: Array) -> Array:
+        """Of `S`, which has the determinant of `A` of the other form."""
+        return 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
+
+    def effective(self, factor: Array, log_precision: Array) -> Array:
+        """The effective number of parameters of each group, `sum of 1 - (S^-1)_jj`."""
+        inverse = solve_triangular(factor, jnp.eye(self.size, dtype=factor.dtype), lower=True)
+        known = 1 - jnp.sum(jnp.square(inverse), 0)
+        return jnp.zeros_like(log_precision).at[self._of_entry()].add(known)
+
+    def features(self, network: Network, inputs: ArrayTree) -> tuple[Family, Array]:
+        """Predictions, and what `covariance` wants to know of the inputs."""
+        return network.dense_rows(inputs)
+
+    def covariance(self, factor: Array, log_precision: Array, rows: Array) -> Array:
+        """Of the outputs of every example, `(rows, p, p)`."""
+        half = self._half(factor, log_precision, rows)
+        return jnp.einsum("nia,nib->iab", half, half)
+
+    def joint_covariance(
+        self, factor: Array, log_precision: Array, left: Array, right: Array
+    ) -> Array:
+        """Of the outputs at several inputs, `(rows, p, other rows, p)`."""
+        halves = [self._half(factor, log_precision, rows) for rows in (left, right)]
+        return jnp.einsum("nia,njb->iajb", *halves)
+
+    def draw(
+        self, factor: Array, log_precision: Array, network: Network, inputs: ArrayTree, key: Array
+    ) -> list[Array]:
+        """A step of the uncertain leaves from the posterior."""
+        noise = jax.random.normal(key, (self.size,), factor.dtype)
+        step = solve_triangular(factor, noise, lower=True, trans="T") * self._scales(log_precision)
+        parts = jnp.split(step, np.cumsum(self.sizes)[:-1])
+        leaves = network.uncertain()
+        return [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+
+    def _half(self, factor: Array, log_precision: Array, rows: Array) -> Array:
+        """`chol(S)^-1 D^-1/2 J'`, shape `(entries, rows, p)`."""
+        scaled = (rows * self._scales(log_precision)[None, None]).reshape(-1, self.size)
+        return solve_triangular(factor, scaled.T, lower=True).reshape(-1, *rows.shape[:2])
+
+    def _scales(self, log_precision: Array) -> Array:
+        return jnp.exp(-0.5 * log_precision)[self._of_entry()]
+
+    def _of_entry(self) -> np.ndarray:
+        return np.repeat(np.asarray(self.of_leaf), np.asarray(self.sizes))
