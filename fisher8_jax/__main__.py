@@ -1,4 +1,4 @@
-"""`python -m fisher8_jax fit data.csv --target y --model model.f8` and `predict`."""
+"""`python -m fisher8_jax fit data.csv --target y --model file`, `predict` and `check`."""
 
 import sys
 

@@ -132,7 +132,7 @@ def without_extras() -> list[str]:
     program = """
 import fisher8_jax
 assert fisher8_jax.fisher8 and fisher8_jax.__version__
-for name in ("flax", "matplotlib", "sklearn", "orbax"):
+for name in ("flax", "matplotlib", "sklearn", "orbax", "safetensors"):
     assert sys.modules.get(name) is None, name
 print(*dir(fisher8_jax))
 for name in ("plots", "estimator"):
@@ -144,9 +144,13 @@ try:
     fisher8_jax.artifacts.TrainingCheckpoints("unused", every=1)
 except ImportError as error:
     print(error)
+try:
+    fisher8_jax.artifacts.load_artifact("unused")
+except ImportError as error:
+    print(error)
 print(fisher8_jax.heads.nnx.DistributionHead, fisher8_jax.ensembles.Mixture)
 """
-    missing = ("matplotlib", "sklearn", "orbax", "scipy.stats", "pooch", "pandas")
+    missing = "matplotlib", "sklearn", "orbax", "safetensors", "scipy.stats", "pooch", "pandas"
     return run_without(missing, program).splitlines()
 
 
@@ -162,6 +166,7 @@ def test_subpackages_whose_requirement_is_missing_are_not_listed(without_extras)
         (1, "fisher8_jax.plots", "matplotlib", "plots"),
         (2, "fisher8_jax.estimator", "scikit-learn", "estimator"),
         (3, "TrainingCheckpoints", "orbax-checkpoint", "checkpoints"),
+        (4, "load_artifact", "safetensors", "artifacts"),
     ],
 )
 def test_a_missing_package_names_the_extra_to_install(without_extras, line, who, package, extra):
@@ -172,8 +177,8 @@ def test_a_missing_package_names_the_extra_to_install(without_extras, line, who,
 
 
 def test_the_other_subpackages_need_no_extra(without_extras):
-    assert "DistributionHead" in without_extras[4]
-    assert "Mixture" in without_extras[4]
+    assert "DistributionHead" in without_extras[5]
+    assert "Mixture" in without_extras[5]
 
 
 def test_lazy_subpackages_are_attributes():

@@ -1,5 +1,7 @@
 """`python -m fisher8_jax`: what it writes, and what it says instead of a traceback."""
 
+import argparse
+import gzip
 import html.parser
 import subprocess
 import sys
@@ -12,9 +14,11 @@ import pytest
 
 from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import TargetScaler
-from fisher8_jax.command import main
+from fisher8_jax.command import _check, main
+from fisher8_jax.command._csv import Dialect, read_csv
 from fisher8_jax.command._errors import CommandError
 from fisher8_jax.command._fit import join_rows
+from fisher8_jax.command._folds import make_folds
 from fisher8_jax.command._tables import columns_of_model, read_table, split_target
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import Fisher8Regressor, Prediction
@@ -30,6 +34,13 @@ def default_jax():
         yield
 
 
+def options(**changed):
+    """What `fit` gets from the command line."""
+    defaults = {"target": "y", "ignore": [], "id": [], "group": None, "time": None}
+    defaults |= {"folds": 4, "seed": 0, "separator": ",", "decimal": "."}
+    return argparse.Namespace(**defaults | changed)
+
+
 def make_frame():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -37,6 +48,7 @@ def make_frame():
             "size": rng.normal(size=ROWS),
             "colour": rng.choice(["red", "<b>green</b>"], ROWS),
             "open": rng.random(ROWS) < 0.5,
+            r"$\frac$": rng.normal(size=ROWS),
             "when": pd.date_range("2024-01-01", periods=ROWS),
             "id": np.arange(ROWS),
         }
@@ -53,9 +65,9 @@ def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command")
     make_frame().to_csv(folder / "data.csv", index=False)
     files = ["--model", str(folder / "model.f8"), "--report", str(folder / "report.html")]
-    options = ["--target", "y", "--ignore", "id", *files, *QUICK]
+    words = ["--target", "y", "--id", "id", "--hidden-layer-sizes", "8,8", *files, *QUICK]
     with jax.enable_x64(False), jax.numpy_rank_promotion("allow"):
-        assert main(["fit", str(folder / "data.csv"), *options]) == 0
+        assert main(["fit", str(folder / "data.csv"), *words]) == 0
     return folder
 
 
@@ -85,7 +97,13 @@ def test_the_report_is_one_whole_page(fitted):
     assert page.open == []
     assert page.tags.count("img") == 5
     assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
-    for words in ("y from data.csv", "79 rows, 4 columns", "CRPS", "held-out NLL", "The doctor"):
+    for words in (
+        "y from data.csv",
+        "79 rows, 5 columns. 1 rows without y were left out",
+        "CRPS",
+        "held-out NLL",
+        "The doctor",
+    ):
         assert words in text
     assert "mostly" in text
     assert "<b>green" not in (fitted / "report.html").read_text()  # levels are escaped
@@ -100,18 +118,19 @@ def test_scores_of_targets_far_from_zero_keep_their_digits(fitted):
 
 def test_predictions_are_those_of_the_estimator(fitted, tmp_path, capsys):
     rows = make_frame().drop(columns="y").iloc[::-1]
-    rows = rows[["when", "open", "colour", "size"]].assign(more=1)
+    rows = rows[["when", "open", "colour", "size", r"$\frac$", "id"]].assign(more=1)
     rows.iloc[0, 2] = "never seen"
     rows.to_csv(tmp_path / "new.csv", index=False)
     output = tmp_path / "out" / "predictions.csv"
     options = ["--model", str(fitted / "model.f8"), "--output", str(output)]
-    more = ["--quantiles", "0.1", "0.5", "0.9"]
+    more = ["--quantiles", "0.1", "0.5", "0.9", "--id", "id"]
     assert main(["predict", str(tmp_path / "new.csv"), *options, *more]) == 0
     assert "80 predictions" in capsys.readouterr().out
     found = pd.read_csv(output)
-    assert list(found.columns) == ["mean", "std", "q0.1", "q0.5", "q0.9"]
+    assert list(found.columns) == ["id", "mean", "std", "q0.1", "q0.5", "q0.9"]
+    assert list(found["id"]) == list(rows["id"])
     model = Fisher8Regressor.load(fitted / "model.f8")
-    frame = columns_of_model(read_table(tmp_path / "new.csv"), model)
+    frame = columns_of_model(read_csv(tmp_path / "new.csv", as_text=True), model)
     mean, std = model.predict(frame, return_std=True)
     np.testing.assert_allclose(found["mean"] - 1e9, mean - 1e9, rtol=0, atol=1e-5)
     np.testing.assert_allclose(found["std"], std, rtol=1e-12)
@@ -122,13 +141,17 @@ def test_predictions_are_those_of_the_estimator(fitted, tmp_path, capsys):
 
 def test_few_rows_are_read_as_the_kinds_of_the_training(fitted, tmp_path):
     """One row whose category is empty, whose number is missing and whose boolean is too."""
-    (tmp_path / "one.csv").write_text("size,colour,open,when\n,,,2024-05-01\n2,red,True,\n")
+    (tmp_path / "one.csv").write_text(
+        "size,colour,open,when,$\\frac$\n,,,2024-05-01,1\n2,red,True,,\n"
+    )
     model = Fisher8Regressor.load(fitted / "model.f8")
-    frame = columns_of_model(read_table(tmp_path / "one.csv"), model)
+    frame = columns_of_model(read_csv(tmp_path / "one.csv", as_text=True), model)
     assert np.isfinite(model.predict(frame)).all()
-    (tmp_path / "bad.csv").write_text("size,colour,open,when\nlarge,red,True,2024-05-01\n")
+    (tmp_path / "bad.csv").write_text(
+        "size,colour,open,when,$\\frac$\nlarge,red,True,2024-05-01,\n"
+    )
     with pytest.raises(CommandError, match=r"'size' held numbers in the training.*'large'"):
-        columns_of_model(read_table(tmp_path / "bad.csv"), model)
+        columns_of_model(read_csv(tmp_path / "bad.csv", as_text=True), model)
 
 
 @pytest.mark.slow
@@ -177,6 +200,141 @@ def test_folds_with_other_numbers_of_members_are_joined():
     np.testing.assert_allclose(joined.nll(targets), expected, rtol=1e-5)
 
 
+def test_the_report_has_a_baseline_without_columns(fitted):
+    """Against NumPy: the mean and the standard deviation of the other fold."""
+    page = Page((fitted / "report.html").read_text())
+    cells = page.words[page.words.index("RMSE") :]
+    frame = make_frame().dropna(subset="y").reset_index(drop=True)
+    targets = frame["y"].to_numpy() - 1e9
+    rows = split_target(make_frame(), options())
+    errors = [
+        (targets[test] - targets[train].mean()) ** 2
+        for train, test in make_folds(rows, options(folds=2)).pairs
+    ]
+    assert float(cells[3]) == pytest.approx(np.sqrt(np.mean(np.concatenate(errors))), rel=1e-3)
+    assert float(cells[1]) < float(cells[3])
+
+
+@pytest.mark.parametrize("text", ["x,y\n{}", "x,y,\n{}", "x,y\r\n{}", "\ufeffx,y\n{}"])
+def test_separators_at_the_end_of_rows_are_no_columns(text, tmp_path):
+    rows = "".join(f"{k},{100 + k},\n" for k in range(12))
+    (tmp_path / "data.csv").write_text(text.format(rows))
+    found = split_target(read_table(tmp_path / "data.csv"), options())
+    assert list(found.inputs.columns) == ["x"]
+    np.testing.assert_array_equal(found.targets, 100 + np.arange(12))
+
+
+def test_rows_with_a_field_more_than_the_header_are_refused(tmp_path, capsys):
+    """pandas takes the first field for an index, and every column for its neighbour."""
+    path = tmp_path / "data.csv"
+    path.write_text("x,y\n" + "".join(f"{k},{k + 1},{100 + k}\n" for k in range(12)))
+    message = run(capsys, "fit", path, "--target", "y", "--model", tmp_path / "m.f8")
+    assert "Line 2" in message
+    assert "has 3 fields, the header has 2" in message
+
+
+def test_a_header_with_a_name_twice_is_refused(tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    path.write_text("x,y,y\n" + "1,2,2\n" * 12)
+    message = run(capsys, "fit", path, "--target", "y", "--model", tmp_path / "m.f8")
+    assert "has 'y' more than once" in message
+
+
+def test_a_column_without_a_name_is_left_out(tmp_path, capsys):
+    """What pandas writes for an index: the number of a row would be a feature."""
+    path = tmp_path / "data.csv"
+    pd.DataFrame({"x": np.arange(12.0), "y": np.arange(12.0)}).to_csv(path)
+    assert list(read_table(path).columns) == ["x", "y"]
+    assert "1 columns of data.csv have no name" in capsys.readouterr().err
+
+
+def test_rows_that_end_early_are_noted(tmp_path, capsys):
+    (tmp_path / "data.csv").write_text("x,y\n" + "1,2\n" * 12 + "3\n")
+    assert split_target(read_table(tmp_path / "data.csv"), options()).dropped == 1
+    assert "1 rows of data.csv end early" in capsys.readouterr().err
+
+
+def test_separators_and_decimal_points(tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    path.write_text("x;y\n" + "1,5;2,5\n" * 12)
+    message = run(capsys, "fit", path, "--target", "y", "--model", tmp_path / "m.f8")
+    assert "If semicolons separate the columns, add `--separator ';'`" in message
+    frame = read_table(path, Dialect.of(options(separator=";", decimal=",")))
+    assert frame.iloc[0].tolist() == [1.5, 2.5]
+    path.write_text("x\ty\n" + "1\t2\n")
+    assert list(read_csv(path, Dialect.of(options(separator="\\t"))).columns) == ["x", "y"]
+    for changed in ({"separator": "::"}, {"decimal": ""}, {"separator": "."}):
+        with pytest.raises(CommandError, match=r"one character|must differ"):
+            Dialect.of(options(**changed))
+    with gzip.open(tmp_path / "data.csv.gz", "wt") as file:
+        file.write("x,y\n1,2\n")
+    assert read_csv(tmp_path / "data.csv.gz").shape == (1, 2)
+
+
+def test_nothing_that_is_read_is_overwritten(fitted, tmp_path, capsys):
+    data, model = tmp_path / "data.csv", tmp_path / "model.f8"
+    data.write_bytes((fitted / "data.csv").read_bytes())
+    model.write_bytes((fitted / "model.f8").read_bytes())
+    (tmp_path / "link.csv").symlink_to(data)
+    before = data.read_bytes(), model.read_bytes()
+    fit = ("fit", data, "--target", "y")
+    for words in (
+        (*fit, "--model", data),
+        (*fit, "--report", tmp_path / "link.csv"),
+        (*fit, "--model", tmp_path / "new", "--report", tmp_path / "x" / ".." / "new"),
+        ("predict", data, "--model", model, "--output", data),
+        ("predict", data, "--model", model, "--output", model),
+    ):
+        assert "the same file" in run(capsys, *words)
+    assert "is a folder" in run(capsys, *fit, "--report", tmp_path)
+    assert (data.read_bytes(), model.read_bytes()) == before
+
+
+def test_folds_by_groups_and_by_time():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=40), "y": rng.normal(size=40)})
+    frame["who"], frame["when"] = rng.integers(0, 6, 40).astype(str), rng.permutation(40)
+    rows = split_target(frame, options(group="who"))
+    assert list(rows.inputs.columns) == ["x", "when"]
+    folds = make_folds(rows, options(group="who"))
+    who = frame["who"].to_numpy()
+    assert all(not set(who[train]) & set(who[test]) for train, test in folds.pairs)
+    assert sorted(np.concatenate([test for _, test in folds.pairs])) == list(range(40))
+    rows = split_target(frame, options(time="when"))
+    assert "when" in rows.inputs.columns
+    when, folds = frame["when"].to_numpy(), make_folds(rows, options(time="when"))
+    assert all(when[train].max() < when[test].min() for train, test in folds.pairs)
+    assert "the 8 earliest rows were not predicted" in folds.words
+    with pytest.raises(CommandError, match="one value only"):
+        make_folds(split_target(frame.assign(who="a"), options(group="who")), options(group="who"))
+    with pytest.raises(CommandError, match=r"'who' is missing in 1 rows"):
+        split_target(frame.assign(who=[None] + ["a"] * 39), options(group="who"))
+    with pytest.raises(CommandError, match="ISO form"):
+        split_target(frame.assign(when="soon"), options(time="when"))
+
+
+def test_the_check_command_finds_exact_gradients(capsys):
+    assert main(["check", "--rows", "16", "--width", "4"]) == 0
+    lines = capsys.readouterr().out
+    for words in ("jaxlib", "device 0: cpu", "fisher8  ", "network_gradient", "times a step"):
+        assert words in lines
+
+
+def test_the_check_command_sees_what_is_not_exact(capsys, monkeypatch):
+    """One part in a hundred, as in matrix products of bfloat16."""
+    exact = _check.network_gradient
+
+    def coarse(*args, **kwargs):
+        step = exact(*args, **kwargs)
+        rounded = jax.tree.map(lambda g: g.astype(jnp.bfloat16).astype(g.dtype), step.gradient)
+        return step._replace(gradient=rounded)
+
+    monkeypatch.setattr(_check, "network_gradient", coarse)
+    assert main(["check", "--rows", "16", "--width", "4"]) == 1
+    assert "NOT EXACT" in capsys.readouterr().out
+    assert "--rows" in run(capsys, "check", "--rows", "1")
+
+
 def run(capsys, *words):
     assert main([str(word) for word in words]) == 1
     return capsys.readouterr().err
@@ -190,6 +348,8 @@ def test_what_is_wrong_is_said_in_a_line(fitted, tmp_path, capsys):
     assert "no column 'k'" in run(capsys, "fit", data, "--target", "y", "--ignore", "k", *keep)
     assert "column of numbers" in run(capsys, "fit", data, "--target", "colour", *keep)
     assert "Nothing would be kept" in run(capsys, "fit", data, "--target", "y")
+    both = ("--group", "colour", "--time", "when")
+    assert "exclude each other" in run(capsys, "fit", data, "--target", "y", *both, *keep)
     assert "--folds" in run(capsys, "fit", data, "--target", "y", "--folds", "1", *keep)
     assert "family" in run(capsys, "fit", data, "--target", "y", "--family", "normal", *keep)
     out = ("--output", tmp_path / "p.csv")
@@ -197,9 +357,11 @@ def test_what_is_wrong_is_said_in_a_line(fitted, tmp_path, capsys):
     assert "artifact" in run(capsys, "predict", data, "--model", data, *out).lower()
     few = tmp_path / "few.csv"
     few.write_text("size,colour\n1,red\n")
-    assert "'open', 'when'" in run(capsys, "predict", few, "--model", model, *out)
+    assert "'open', '$\\\\frac$', 'when'" in run(capsys, "predict", few, "--model", model, *out)
     wrong = ("--model", model, *out, "--quantiles", "1.5")
     assert "between 0 and 1" in run(capsys, "predict", data, *wrong)
+    named = ("--model", model, *out, "--id", "nobody")
+    assert "no column 'nobody'" in run(capsys, "predict", data, *named)
     assert not (tmp_path / "p.csv").exists()
     assert not (tmp_path / "m.f8").exists()
 
@@ -217,7 +379,7 @@ def test_files_without_enough_in_them(text, message, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text(text)
     with pytest.raises(CommandError, match=message):
-        split_target(read_table(path), "y", [])
+        split_target(read_table(path), options())
 
 
 def test_it_is_a_command(tmp_path):

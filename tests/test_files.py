@@ -1,4 +1,4 @@
-"""Files are whole or absent: failures, races with a cleaner, and writers killed at any moment."""
+"""Files are whole or absent: failures, races with a cleaner, writers killed at any moment."""
 
 import os
 import random
@@ -11,7 +11,7 @@ import time
 import pytest
 
 from fisher8_jax._internal import files
-from fisher8_jax._internal.files import lock, remove_ownerless, replacing, write_atomically
+from fisher8_jax._internal.files import lock, remove_abandoned, replacing, write_atomically
 
 # The module alone, without the package and with it JAX: a writer that starts in no time.
 WRITER = """
@@ -20,41 +20,37 @@ spec = importlib.util.spec_from_file_location("files", sys.argv[1])
 files = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(files)
 path = pathlib.Path(sys.argv[2])
-for n in range(10**9):
+for n in range(int(sys.argv[3])):
     files.write_atomically(path, bytes([n % 251]) * 300_000)
     if n == 0:
         print("began", flush=True)
 """
 
 
+def start_writer(path, writes=10**9):
+    command = [sys.executable, "-S", "-c", WRITER, files.__file__, str(path), str(writes)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    path = tmp_path / "cell.json"
-    write_atomically(path, b"old")
-
-    def fail(*args):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, b"new")
-    assert names(tmp_path) == ["cell.json"]
-    assert path.read_bytes() == b"old"
+def check_whole(path):
+    content = path.read_bytes()
+    assert content == content[:1] * 300_000
 
 
-def test_an_error_in_the_block_leaves_the_old_file(tmp_path):
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=str)
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, error):
     write_atomically(tmp_path / "a", b"old")
 
-    def interrupted():
-        with replacing(tmp_path / "a") as file:
-            file.write(b"half")
-            raise KeyboardInterrupt
+    def fail(*args):
+        raise error
 
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(type(error)):
+        write_atomically(tmp_path / "a", b"new")
     assert names(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"
 
@@ -71,29 +67,32 @@ def test_permissions_are_those_of_a_new_file_or_of_the_old_one(tmp_path):
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
 
 
-def test_ownerless_files_go_and_those_of_the_living_stay(tmp_path):
+def test_abandoned_files_go_and_those_of_the_living_stay(tmp_path):
     (tmp_path / "mine.tmp").write_bytes(b"not of this package")
     (tmp_path / ".fisher8-link.tmp").symlink_to(tmp_path / "mine.tmp")
     os.mkfifo(tmp_path / ".fisher8-pipe.tmp")  # opening one must not wait for ever
+    kept = [".fisher8-link.tmp", ".fisher8-pipe.tmp", "mine.tmp"]
     with replacing(tmp_path / "a") as file:
         (tmp_path / ".fisher8-dead.tmp").write_bytes(b"half")
-        assert [path.name for path in remove_ownerless(tmp_path)] == [".fisher8-dead.tmp"]
+        remove_abandoned(tmp_path)
+        assert not (tmp_path / ".fisher8-dead.tmp").exists()
         file.write(b"whole")
-    assert names(tmp_path) == [".fisher8-link.tmp", ".fisher8-pipe.tmp", "a", "mine.tmp"]
+    assert names(tmp_path) == sorted([*kept, "a"])
     assert (tmp_path / "a").read_bytes() == b"whole"
 
 
 def test_a_file_taken_between_making_and_locking_is_made_again(tmp_path, monkeypatch):
-    taken = []
+    calls = []
 
     def lock_after_a_cleaner(handle):
-        if not taken:
-            taken.extend(remove_ownerless(tmp_path))
+        if not calls:
+            remove_abandoned(tmp_path)
+        calls.append(names(tmp_path))
         return lock(handle)
 
     monkeypatch.setattr(files, "lock", lock_after_a_cleaner)
     write_atomically(tmp_path / "a", b"whole")
-    assert len(taken) == 1
+    assert [len(left) for left in calls] == [0, 1]
     assert names(tmp_path) == ["a"]
 
 
@@ -102,7 +101,7 @@ def test_a_cleaner_in_a_tight_loop_never_takes_a_living_file(tmp_path):
 
     def clean():
         while not over.is_set():
-            remove_ownerless(tmp_path)
+            remove_abandoned(tmp_path)
 
     cleaner = threading.Thread(target=clean)
     cleaner.start()
@@ -126,19 +125,50 @@ def test_file_systems_without_locks_are_written_to_and_never_cleaned(tmp_path, m
     assert names(tmp_path) == [".fisher8-unknown.tmp", "a"]
 
 
+def test_without_fcntl_as_on_windows_files_are_closed_before_the_rename(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "fcntl", None)
+    opened, replace = [], os.replace
+    make = files._open_temporary
+    monkeypatch.setattr(files, "_open_temporary", lambda f: opened.append(make(f)) or opened[-1])
+
+    def replace_closed(source, target):
+        assert opened[-1].closed  # Windows renames no open file
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_closed)
+    write_atomically(tmp_path / "a", b"whole")
+    assert names(tmp_path) == ["a"]
+    handle = files.lock_folder(tmp_path)
+    assert not stat.S_ISDIR(os.fstat(handle).st_mode)  # Windows opens no folders
+    os.close(handle)
+
+
 def test_killed_at_twenty_moments_the_file_is_whole_and_nothing_stays(tmp_path):
     path, moments = tmp_path / "model", random.Random(0)
     for _ in range(20):
-        command = [sys.executable, "-S", "-c", WRITER, files.__file__, str(path)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        process = start_writer(path)
         try:
             assert process.stdout.readline() == b"began\n"
             time.sleep(moments.uniform(0, 0.02))
         finally:
             process.kill()
             process.communicate(timeout=60)
-        content = path.read_bytes()
-        assert content == content[:1] * 300_000
+        check_whole(path)
         assert len(names(tmp_path)) <= 2  # what one writer left, the next one removed
     write_atomically(path, b"last")
+    assert names(tmp_path) == ["model"]
+
+
+def test_two_processes_that_write_the_same_file_leave_a_whole_one(tmp_path):
+    path = tmp_path / "model"
+    processes = [start_writer(path, writes=100) for _ in range(2)]
+    try:
+        assert [process.stdout.readline() for process in processes] == [b"began\n"] * 2
+        while any(process.poll() is None for process in processes):
+            check_whole(path)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate(timeout=60)
+    assert [process.returncode for process in processes] == [0, 0]
     assert names(tmp_path) == ["model"]

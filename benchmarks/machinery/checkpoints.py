@@ -29,20 +29,19 @@ def resumed(
     """
     checkpoints, saved, number = _open(folder, spec, state)
     with checkpoints:
-        yield saved, number, checkpoints.save
-    checkpoints.remove()
+        yield saved, number, lambda state, number: checkpoints.save(number, state)
+    shutil.rmtree(folder)
 
 
 def _open(
     folder: Path, spec: Mapping[str, Any], state: State
 ) -> tuple[TrainingCheckpoints, State, int]:
+    checkpoints = None
     try:
-        checkpoints = TrainingCheckpoints(folder, every=1, config=plain(spec))
-    except ValueError:  # of another spec
+        checkpoints = TrainingCheckpoints(folder, config=plain(spec))
+        return checkpoints, *(checkpoints.restore(state) or (state, 0))
+    except (ArtifactError, ValueError):  # of another spec, damaged, or of another form
+        if checkpoints is not None:
+            checkpoints.close()
         shutil.rmtree(folder)
-        return TrainingCheckpoints(folder, every=1, config=plain(spec)), state, 0
-    try:
-        return checkpoints, *checkpoints.restore(state)
-    except (ArtifactError, ValueError):  # damaged, or of another form
-        checkpoints.remove()
-        return TrainingCheckpoints(folder, every=1, config=plain(spec)), state, 0
+        return TrainingCheckpoints(folder, config=plain(spec)), state, 0

@@ -1,9 +1,10 @@
-"""Files that are whole or absent, whatever kills the writer.
+"""Files that are whole or absent, whatever ends the writer.
 
 A file is written under a temporary name beside its place and renamed when it is complete. The
 writer holds a lock on its temporary file, which the kernel releases when the process ends, also by
-`kill -9`. So a temporary file that can be locked has no owner any more: the next writer in that
-folder removes it, and never one of a living process.
+`kill -9`. So a temporary file that can be locked is abandoned, and the next writer in that folder
+removes it. Neither clocks nor process numbers are asked. Windows has no such locks: there nothing
+is locked, and abandoned files stay.
 """
 
 import contextlib
@@ -16,28 +17,24 @@ from typing import BinaryIO
 
 try:
     import fcntl
-except ImportError:  # not on Windows: nothing is locked there, and nothing is cleaned up
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
-
-_PREFIX, _SUFFIX = ".fisher8-", ".tmp"
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when the block ends without an error.
-
-    A reader sees the old file or the new one. An existing file keeps its permissions.
-    """
+    """A file to write to, which takes the place of `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_ownerless(path.parent)
-    handle, temporary = _open_temporary(path.parent)
+    remove_abandoned(path.parent)
+    file = _open_temporary(path.parent)
+    temporary = Path(file.name)
     try:
-        with os.fdopen(handle, "wb") as file:  # and with it the lock, until after the rename
+        with file:  # and with it the lock, until after the rename
             yield file
             file.flush()
-            os.fsync(handle)
-            with contextlib.suppress(FileNotFoundError):
-                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
+            os.fsync(file.fileno())
+            with contextlib.suppress(FileNotFoundError):  # a replaced file keeps its permissions
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))
             if fcntl is not None:
                 os.replace(temporary, path)
         if fcntl is None:
@@ -46,16 +43,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
-
-
-def remove_ownerless(folder: Path) -> list[Path]:
-    """Removes the temporary files in `folder` whose writers are gone; returns their paths."""
-    removed = []
-    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
-        with contextlib.suppress(OSError):  # another process was faster
-            if _is_own_file(path) and _remove_if_free(path):
-                removed.append(path)
-    return removed
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -79,52 +66,53 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def remove_abandoned(folder: Path) -> None:
+    """Removes the temporary files in `folder` whose writers are gone."""
+    for path in folder.glob(".fisher8-*.tmp") if fcntl is not None else ():
+        with contextlib.suppress(OSError):  # not ours to open, or another process was faster
+            status = path.lstat()  # in a shared folder anybody may choose such a name
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+                with path.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if _is_at(file.fileno(), path):
+                        path.unlink()
+
+
 def lock(handle: int) -> bool:
     """Takes the lock of an open file or folder without waiting; False if another one holds it.
 
     The lock ends with `handle`, at the latest with the process.
     """
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: go on as if alone, and never clean up
-        return True
+    with contextlib.suppress(OSError):  # a file system without locks: go on as if alone
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
     return True
 
 
-def _open_temporary(folder: Path) -> tuple[int, Path]:
+def lock_folder(folder: Path) -> int | None:
+    """The handle that holds the lock of a folder; None if this process may not write to it."""
+    if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        return None
+    # Windows opens no folders, and has no locks that the handle could hold.
+    handle = os.open(folder if fcntl is not None else os.devnull, os.O_RDONLY)
+    if lock(handle):
+        return handle
+    os.close(handle)
+    return None
+
+
+def _open_temporary(folder: Path) -> BinaryIO:
     """A new file of this process's own, locked."""
     while True:
-        path = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
-        # 0o666 less the umask, as for any new file.
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        path = folder / f".fisher8-{secrets.token_hex(8)}.tmp"
+        file = path.open("xb")
         # Between the two lines another process may have found the file free and removed it.
-        if lock(handle) and _is_at(handle, path):
-            return handle, path
-        os.close(handle)
-
-
-def _is_own_file(path: Path) -> bool:
-    """A regular file of this user: in a shared folder anybody may choose a name."""
-    status = path.lstat()
-    return stat.S_ISREG(status.st_mode) and (fcntl is None or status.st_uid == os.geteuid())
-
-
-def _remove_if_free(path: Path) -> bool:
-    if fcntl is None:
-        return False
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_at(handle, path):
-            return False
-        path.unlink()
-        return True
-    finally:
-        os.close(handle)
+        if lock(file.fileno()) and _is_at(file.fileno(), path):
+            return file
+        file.close()
 
 
 def _is_at(handle: int, path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What a saved state must be made of: the SHA-256 of each file, the form of each array."""
+"""What a saved state consists of: the SHA-256 of each file, the shape and dtype of each array."""
 
 import hashlib
 import json
@@ -14,39 +14,39 @@ from fisher8_jax.artifacts._json import Json
 
 _NAME = "checksums.json"
 
-# Place, shape and dtype of one array.
+# Path, shape and dtype of one array, in JSON's own types.
 Leaf: TypeAlias = list[Any]
 
 
 def describe(tree: chex.ArrayTree) -> list[Leaf]:
-    """Place, shape and dtype of each leaf, in JSON's own types."""
+    """Every leaf of `tree`."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [[jax.tree_util.keystr(keys), *_form(leaf)] for keys, leaf in leaves]
+    # A struct and a key have no NumPy array.
+    arrays = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf) for _, leaf in leaves]
+    return [
+        [jax.tree_util.keystr(keys), list(array.shape), str(array.dtype)]
+        for (keys, _), array in zip(leaves, arrays, strict=True)
+    ]
 
 
 def write_checksums(folder: Path, leaves: list[Leaf]) -> None:
-    """Leaves a record of all files in `folder`, once they are complete."""
-    files = {str(path.relative_to(folder)): _digest(path) for path in _files_below(folder)}
+    """Records all files in `folder`, once they are complete; does nothing if that was done."""
+    if (folder / _NAME).exists():
+        return
+    # The files at the top are notes of Orbax about times, which it still writes to.
+    paths = sorted(path for path in folder.glob("*/**/*") if path.is_file())
+    files = {path.relative_to(folder).as_posix(): _digest(path) for path in paths}
     body = {"files": files, "leaves": leaves}
-    content = json.dumps({"sha256": _digest_of(body), **body}, sort_keys=True)
-    write_atomically(folder / _NAME, content.encode())
-
-
-def has_checksums(folder: Path) -> bool:
-    """False for a folder whose writer did not get as far."""
-    return (folder / _NAME).exists()
+    write_atomically(folder / _NAME, json.dumps({"sha256": _digest_of(body), **body}).encode())
 
 
 def find_damage(folder: Path) -> Path | None:
-    """The first file that is missing or not what was written; None if all are."""
+    """The first file that is missing or not what was written; None if all are intact."""
     record = _read(folder)
     if record is None:
         return folder / _NAME
-    for name, digest in record["files"].items():
-        path = folder / name
-        if not path.is_file() or _digest(path) != digest:
-            return path
-    return None
+    paths = {folder / name: digest for name, digest in record["files"].items()}
+    return next((p for p, digest in paths.items() if not p.is_file() or _digest(p) != digest), None)
 
 
 def read_leaves(folder: Path) -> list[Leaf]:
@@ -55,24 +55,12 @@ def read_leaves(folder: Path) -> list[Leaf]:
     return record["leaves"] if record else []
 
 
-def _form(leaf: object) -> tuple[list[int], str]:
-    if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct):
-        return list(leaf.shape), str(leaf.dtype)
-    array = np.asarray(leaf)
-    return list(array.shape), str(array.dtype)
-
-
 def _read(folder: Path) -> Json | None:
     try:
         record = json.loads((folder / _NAME).read_bytes())
         return record if record.pop("sha256") == _digest_of(record) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def _files_below(folder: Path) -> list[Path]:
-    """All but those at the top, notes of Orbax about times, which it still writes to."""
-    return sorted(path for path in folder.glob("*/**/*") if path.is_file())
 
 
 def _digest(path: Path) -> str:

@@ -2,4 +2,4 @@
 
 
 class CommandError(Exception):
-    """Something that the user of a command can mend; the message says how."""
+    """Something that the user of a command can correct; the message says how."""

@@ -7,15 +7,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
-from sklearn.model_selection import KFold
 
+from fisher8_jax.artifacts import TargetScaler
+from fisher8_jax.command._csv import Dialect
 from fisher8_jax.command._errors import CommandError
+from fisher8_jax.command._folds import Folds, make_folds
 from fisher8_jax.command._page import make_page
-from fisher8_jax.command._predict import write_bytes
+from fisher8_jax.command._paths import check_outputs, write_bytes
 from fisher8_jax.command._study import Study
-from fisher8_jax.command._tables import read_table, split_target
+from fisher8_jax.command._tables import TrainingRows, read_table, split_target
 from fisher8_jax.diagnostics import doctor
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import (
@@ -24,6 +25,7 @@ from fisher8_jax.estimator import (
     Prediction,
     permutation_importance,
 )
+from fisher8_jax.families import Gaussian
 from fisher8_jax.metrics import Bootstrap, evaluate
 
 _RESAMPLES = 400
@@ -35,14 +37,23 @@ def run_fit(arguments: argparse.Namespace) -> None:
         raise CommandError("Nothing would be kept: name a file by `--model` or by `--report`.")
     if arguments.folds < 2:
         raise CommandError(f"`--folds` must be at least 2, got {arguments.folds}.")
-    inputs, targets = split_target(read_table(arguments.data), arguments.target, arguments.ignore)
+    if arguments.group is not None and arguments.time is not None:
+        raise CommandError("`--group` and `--time` exclude each other: choose one.")
+    check_outputs(
+        {"the data": arguments.data}, {"--model": arguments.model, "--report": arguments.report}
+    )
+    rows = split_target(read_table(arguments.data, Dialect.of(arguments)), arguments)
+    left_out = f", {rows.dropped} without {arguments.target!r} left out" if rows.dropped else ""
+    folds = make_folds(rows, arguments) if arguments.report is not None else None
+    total = 1 + (len(folds.pairs) if folds else 0)
     try:
-        model = make_estimator(arguments).fit(inputs, targets)
-        print(f"{len(inputs)} rows, family {model.family_!r}, method {model.method_!r}.")
+        print(f"Fit 1 of {total}: {len(rows.targets)} rows{left_out}.")
+        model = make_estimator(arguments).fit(rows.inputs, rows.targets)
+        print(f"Likelihood {model.family_!r}, method {model.method_!r}.")
         if arguments.model is not None:
             _save(model, arguments.model)
-        if arguments.report is not None:
-            study = cross_validate(model, inputs, targets, arguments)
+        if folds is not None:
+            study = cross_validate(model, rows, folds, arguments)
             write_bytes(arguments.report, make_page(study).encode())
             print(f"The report is in {arguments.report}.")
     except ValueError as error:  # the estimator's own words name the column and what to do
@@ -54,6 +65,7 @@ def make_estimator(arguments: argparse.Namespace) -> Fisher8Regressor:
     chosen: dict[str, Any] = {
         "n_members": arguments.members,
         "max_steps": arguments.max_steps,
+        "hidden_layer_sizes": arguments.hidden_layer_sizes,
         "random_state": arguments.seed,
         "family": arguments.family,
     }
@@ -61,43 +73,52 @@ def make_estimator(arguments: argparse.Namespace) -> Fisher8Regressor:
 
 
 def cross_validate(
-    model: Fisher8Regressor,
-    inputs: pd.DataFrame,
-    targets: pd.Series,
-    arguments: argparse.Namespace,
+    model: Fisher8Regressor, rows: TrainingRows, folds: Folds, arguments: argparse.Namespace
 ) -> Study:
-    """Every row is predicted by a model that has not seen it."""
-    parts, places, importances = [], [], []
-    folds = KFold(min(arguments.folds, len(inputs)), shuffle=True, random_state=arguments.seed)
-    values = targets.to_numpy()
-    for number, (train, test) in enumerate(folds.split(inputs)):
-        print(f"Cross-validation, fold {number + 1} of {folds.n_splits}.")
+    """Rows are predicted by models that have not seen them."""
+    parts, baselines, importances = [], [], []
+    targets, scaler, total = rows.targets, model.scaler_, len(folds.pairs) + 1
+    for number, (train, test) in enumerate(folds.pairs):
+        print(f"Fit {number + 2} of {total}: {len(train)} rows, to predict {len(test)} others.")
         one = clone(model).set_params(family=model.family_)
-        one.fit(inputs.iloc[train], values[train])
-        rows = inputs.iloc[test]
-        parts.append(one.predict_distribution(rows).in_units_of(model.scaler_))
-        found = permutation_importance(one, rows, values[test], n_repeats=1, random_state=number)
-        importances.append(found)
-        places.append(test)
+        one.fit(rows.inputs.iloc[train], targets[train])
+        new = rows.inputs.iloc[test]
+        parts.append(one.predict_distribution(new).in_units_of(scaler))
+        baselines.append(_constant(_scaled(targets[train], scaler), len(test)))
+        importances.append(
+            permutation_importance(one, new, targets[test], n_repeats=1, random_state=number)
+        )
     joined = join_rows(parts)
-    order, scaler = np.concatenate(places), model.scaler_
+    predicted = targets[np.concatenate([test for _, test in folds.pairs])]
     # Metrics work in float32, which has no digits left for targets far from 0.
-    standard = jnp.asarray((values[order] - scaler.shift) / scaler.scale, jnp.float32)
+    standard = jnp.asarray(_scaled(predicted, scaler), jnp.float32)
     bootstrap = Bootstrap(jax.random.key(arguments.seed), resamples=_RESAMPLES)
     scores = evaluate(joined, standard, levels=(0.5, 0.9), bootstrap=bootstrap)
+    baseline = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *baselines)
+    scale = float(scaler.scale)
     return Study(
         source=arguments.data.name,
         target=arguments.target,
-        folds=folds.n_splits,
-        inputs=inputs,
-        targets=values,
+        folds=folds.words,
+        rows=rows,
         model=model,
         prediction=Prediction(joined, scaler),
-        predicted_targets=values[order],
-        scores=scores.unscale(float(scaler.scale)),
+        predicted_targets=predicted,
+        scores=scores.unscale(scale),
+        baseline=evaluate(baseline, standard, levels=(0.5, 0.9)).unscale(scale),
         importance=_mean_importance(importances),
         diagnosis=doctor(joined, standard),
     )
+
+
+def _scaled(targets: np.ndarray, scaler: TargetScaler) -> np.ndarray:
+    return (targets - scaler.shift) / scaler.scale
+
+
+def _constant(targets: np.ndarray, rows: int) -> Gaussian:
+    """What one would predict without any column: mean and variance of the training rows."""
+    variance = max(float(np.var(targets)), 1e-12)
+    return Gaussian(jnp.full(rows, targets.mean()), jnp.full(rows, np.log(variance)))
 
 
 def join_rows(parts: list[Mixture]) -> Mixture:

@@ -44,6 +44,10 @@ _CALIBRATION = (
     "<p>First: the share of targets below each predicted quantile; the diagonal is right. Second: "
     "where in its predicted distribution each target lies; flat is right.</p>"
 )
+_BASELINE = (
+    "<p>The baseline predicts the mean and the standard deviation of the training rows for every "
+    "row, as a normal distribution: what can be said without any column.</p>"
+)
 _RESIDUALS = (
     "<p>First: errors against the spread that was predicted; the diamonds should lie on the line. "
     "Second: errors inside and outside their 90 % intervals.</p>"
@@ -73,16 +77,17 @@ def make_page(study: Study) -> str:
 
 
 def _lead(study: Study) -> str:
-    return (
-        f"{len(study.targets)} rows, {len(study.inputs.columns)} columns. Scores, pictures and "
-        f"findings are from {study.folds}-fold cross-validation: every row was predicted by a "
-        "model that had not seen it."
+    rows, dropped = len(study.rows.targets), study.rows.dropped
+    left_out = f"{dropped} rows without {study.target} were left out. " if dropped else ""
+    return _text(
+        f"{rows} rows, {len(study.rows.inputs.columns)} columns. {left_out}Scores, pictures and "
+        f"findings are from {study.folds}."
     )
 
 
 def _expectation(study: Study) -> str:
     scores = study.scores
-    spread = float(np.std(study.targets))
+    spread = float(np.std(study.predicted_targets))
     explained = 1 - (float(scores.rmse) / spread) ** 2 if spread > 0 else float("nan")
     cards = [
         (_number(scores.rmse), "typical error (RMSE)"),
@@ -108,18 +113,24 @@ def _scores(study: Study) -> str:
         "coverage_0.9": "coverage of 90 % intervals",
         "interval_width_0.9": "width of 90 % intervals",
     }
-    values, low, high = (one.as_dict() for one in (scores, scores.lower, scores.upper))
+    records = (scores, scores.lower, scores.upper, study.baseline)
+    values, low, high, baseline = (one.as_dict() for one in records)
     rows = [
-        [label, _number(values[name]), f"{_number(low[name])} to {_number(high[name])}"]
+        [
+            label,
+            _number(values[name]),
+            f"{_number(low[name])} to {_number(high[name])}",
+            _number(baseline[name]),
+        ]
         for name, label in names.items()
     ]
-    return _table(["score", "value", "95 % interval"], rows)
+    return _BASELINE + _table(["score", "value", "95 % interval", "baseline"], rows)
 
 
 def _data(study: Study) -> str:
-    targets, rows = study.targets, []
-    for name, kind in zip(study.inputs.columns, study.model.encoder_.kinds, strict=True):
-        rows.append([str(name), kind, *_summary(study.inputs[name])])
+    inputs, targets, rows = study.rows.inputs, study.rows.targets, []
+    for name, kind in zip(inputs.columns, study.model.encoder_.kinds, strict=True):
+        rows.append([str(name), kind, *_summary(inputs[name])])
     rows.insert(0, [f"{study.target} (target)", "number", *_summary(pd.Series(targets))])
     header = ["column", "kind", "missing", "distinct", "smallest", "median", "largest"]
     return _table(header, rows)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from fisher8_jax._internal.files import replacing
 from fisher8_jax.artifacts import ArtifactError
+from fisher8_jax.command._csv import Dialect, read_csv
 from fisher8_jax.command._errors import CommandError
-from fisher8_jax.command._tables import columns_of_model, read_table
+from fisher8_jax.command._paths import check_outputs, write_bytes
+from fisher8_jax.command._tables import check_columns, columns_of_model
 from fisher8_jax.estimator import Fisher8Regressor
 
 
@@ -17,13 +18,20 @@ def run_predict(arguments: argparse.Namespace) -> None:
     for probability in arguments.quantiles:
         if not 0 < probability < 1:
             raise CommandError(f"`--quantiles` must lie between 0 and 1, got {probability:g}.")
+    check_outputs(
+        {"the data": arguments.data, "`--model`": arguments.model}, {"--output": arguments.output}
+    )
     model = load_model(arguments.model)
-    rows = columns_of_model(read_table(arguments.data), model)
+    table = read_csv(arguments.data, Dialect.of(arguments), as_text=True)
+    check_columns(table, arguments.id)
+    rows = columns_of_model(table, model, decimal=arguments.decimal)
     mean, std = model.predict(rows, return_std=True)
     quantiles = model.predict_quantile(rows, arguments.quantiles)
     columns = {"mean": mean, "std": std}
     columns |= {f"q{p:g}": q for p, q in zip(arguments.quantiles, quantiles, strict=True)}
-    write_bytes(arguments.output, pd.DataFrame(columns).to_csv(index=False).encode())
+    _check_names(arguments.id, columns)
+    output = pd.DataFrame({name: table[name] for name in arguments.id} | columns)
+    write_bytes(arguments.output, output.to_csv(index=False).encode())
     print(f"{len(rows)} predictions are in {arguments.output}.")
 
 
@@ -37,10 +45,8 @@ def load_model(path: Path) -> Fisher8Regressor:
         raise CommandError(f"{error}") from error
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces the file in one step."""
-    try:
-        with replacing(path) as file:
-            file.write(content)
-    except OSError as error:
-        raise CommandError(f"{str(path)!r} cannot be written: {error}") from error
+def _check_names(ids: list[str], columns: dict) -> None:
+    if taken := set(ids) & set(columns):
+        raise CommandError(
+            f"`--id` {', '.join(sorted(taken))} is the name of a prediction, too. Rename it."
+        )

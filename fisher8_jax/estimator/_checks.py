@@ -1,5 +1,6 @@
 """Argument checks of the estimator, with the wording of its errors."""
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -30,6 +31,11 @@ def check_flag(name: str, value: bool) -> bool:
 
 def check_hidden(hidden: int | Sequence[int]) -> tuple[int, ...]:
     """The widths of the hidden layers as a tuple."""
+    if isinstance(hidden, str):
+        raise ValueError(
+            f"`hidden_layer_sizes` must be an integer or a sequence of integers such as (50, 50), "
+            f"got the string {hidden!r}."
+        )
     widths = (hidden,) if isinstance(hidden, int | np.integer) else hidden
     try:
         return tuple(check_count("hidden_layer_sizes", width) for width in widths)
@@ -45,7 +51,7 @@ def from_rows_on(table: Mapping[int, Value], rows: int) -> Value:
 
 
 def check_some_targets(is_present: np.ndarray) -> None:
-    """Rejects targets of which a column is missing altogether."""
+    """Rejects targets of which a column is missing altogether, or all rows but one."""
     present = is_present.reshape(len(is_present), -1).sum(axis=0)
     if np.any(present == 0):
         column = int(np.argmin(present))
@@ -53,14 +59,35 @@ def check_some_targets(is_present: np.ndarray) -> None:
             f"Column {column} of `y` has no target with a positive weight: all are nan or have a "
             "sample weight of 0. Leave the column out."
         )
+    rows = is_present.reshape(len(is_present), -1).any(axis=1).sum()
+    if rows < 2:
+        raise ValueError(
+            f"At least 2 rows must have a target and a positive weight, because some are held out; "
+            f"got {rows} of {len(is_present)} rows."
+        )
 
 
 def check_targets(y: ArrayLike) -> np.ndarray:
     """Targets in float64, nan where missing."""
     check_unmasked("y", y)
+    _check_not_times(y)
     return check_array(
         y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
     )
+
+
+def _check_not_times(y: ArrayLike) -> None:
+    """Refuses dates and durations, which NumPy would turn into counts of nanoseconds."""
+    values = np.asarray(y)
+    is_time = values.dtype.kind in "mM" or (
+        values.dtype == object
+        and any(isinstance(v, datetime.date | datetime.timedelta) for v in values.flat)
+    )
+    if is_time:
+        raise TypeError(
+            "`y` holds dates or durations. Predict a number instead, for instance the days since "
+            "a date: `(y - y.min()) / np.timedelta64(1, 'D')`."
+        )
 
 
 def as_targets(weights: np.ndarray, targets: np.ndarray) -> np.ndarray:

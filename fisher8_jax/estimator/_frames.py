@@ -53,8 +53,11 @@ def is_frame(table: Table) -> bool:
 
 
 def columns_of_frame(frame: Table) -> list[TableColumn]:
-    """The columns of a data frame."""
-    return [_read(series) for series in nw.from_native(frame, eager_only=True).iter_columns()]
+    """The columns of a data frame, at least one."""
+    columns = [_read(series) for series in nw.from_native(frame, eager_only=True).iter_columns()]
+    if not columns:
+        raise ValueError("`X` has no columns. Give at least one to predict from.")
+    return columns
 
 
 def columns_of_array(array: np.ndarray) -> list[TableColumn]:

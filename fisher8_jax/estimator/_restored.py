@@ -1,4 +1,8 @@
-"""What a fitted estimator must be made of, so that a wrong file fails when it is loaded."""
+"""What a fitted estimator must be made of, so that a wrong file fails when it is loaded.
+
+Nothing here allocates by a number of the configuration: sizes are compared with those of the
+arrays, which take no more than the length of the file.
+"""
 
 import itertools
 import math
@@ -19,12 +23,12 @@ def check_restored(estimator: Any) -> None:
     _expect("family", estimator.family_, tuple(LIKELIHOODS))
     for method in str(estimator.method_).split(" + "):
         _expect("method", method, tuple(METHODS))
-    check_hidden(estimator.hidden_layer_sizes)
+    hidden = check_hidden(estimator.hidden_layer_sizes)
     shape = estimator.target_shape_
     if not all(type(size) is int and size > 0 for size in shape) or len(shape) > 1:
         raise ArtifactError(f"the shape of a target is {shape}, not that of a number or a vector.")
-    widths = _check_columns(estimator), _outputs(estimator.family_, shape)
-    members = _check_layers(estimator.params_, *widths)
+    widths = _check_columns(estimator), *hidden, _outputs(estimator.family_, shape)
+    members = _check_layers(estimator.params_, widths)
     _check_array("scaler/shift", estimator.scaler_.shift, shape)
     factors = {
         "scaler/scale": estimator.scaler_.scale,
@@ -58,19 +62,14 @@ def _check_columns(estimator: Any) -> int:
     return row.shape[1]
 
 
-def _check_layers(layers: list[Any], inputs: int, outputs: int) -> int:
-    """The number of members; each layer takes what the one before it gives."""
-    kernels = [np.asarray(layer["kernel"]) for layer in layers]
-    biases = [np.asarray(layer["bias"]) for layer in layers]
-    if not kernels or any(kernel.ndim != 3 for kernel in kernels):
-        raise ArtifactError("layers have no kernels of the form (members, inputs, outputs).")
-    members = len(kernels[0])
-    gives = [inputs, *(kernel.shape[2] for kernel in kernels[:-1]), outputs]
-    for index, (sizes, kernel, bias) in enumerate(
-        zip(itertools.pairwise(gives), kernels, biases, strict=True)
-    ):
-        _check_array(f"layer {index}/kernel", kernel, (members, *sizes), np.float32)
-        _check_array(f"layer {index}/bias", bias, (members, sizes[1]), np.float32)
+def _check_layers(layers: list[Any], widths: tuple[int, ...]) -> int:
+    """The number of members; `widths` are those of the inputs, the hidden layers, the outputs."""
+    if len(layers) != len(widths) - 1 or not np.ndim(layers[0]["kernel"]):
+        raise ArtifactError(f"there are {len(layers)} layers for the widths {widths}.")
+    members = len(layers[0]["kernel"])
+    for index, (layer, sizes) in enumerate(zip(layers, itertools.pairwise(widths), strict=True)):
+        _check_array(f"layer {index}/kernel", layer["kernel"], (members, *sizes), np.float32)
+        _check_array(f"layer {index}/bias", layer["bias"], (members, sizes[1]), np.float32)
     if not members:
         raise ArtifactError("layers have no members.")
     return members

@@ -1,4 +1,7 @@
-"""A fitted estimator as one artifact, and back."""
+"""A fitted estimator as one artifact, and back.
+
+The layers are named by their numbers. Whatever changes the meaning of a field counts `_VERSION` up.
+"""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +21,9 @@ from fisher8_jax.estimator._restored import check_restored
 
 Estimator = TypeVar("Estimator")
 
-_KIND = "Fisher8Regressor"
+_KIND, _VERSION = "Fisher8Regressor", 1
+# A folder of this machine, and of a fit that has ended: no file may name one.
+_NOT_SAVED = "checkpoint_dir"
 
 
 def write_estimator(estimator: Any, path: str | Path) -> None:
@@ -28,9 +33,10 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
         settings["random_state"] = None  # a generator has moved on since the fit
     if not isinstance(settings["family"], str):
         settings["family"] = _name_of_known(estimator.family_)
-    settings["checkpoint_dir"] = None  # a folder of this machine, and of a fit that has ended
+    del settings[_NOT_SAVED]
     config = {
         "kind": _KIND,
+        "version": _VERSION,
         "settings": _plain(settings),
         "family": estimator.family_,
         "method": estimator.method_,
@@ -41,9 +47,8 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
         "n_features": estimator.n_features_in_,
         "feature_names": _plain(getattr(estimator, "feature_names_in_", None)),
     }
-    layers = {f"layer {index:03d}": layer for index, layer in enumerate(estimator.params_)}
     trees = {
-        "layers": layers,
+        "layers": estimator.params_,
         "scaler": {"shift": estimator.scaler_.shift, "scale": estimator.scaler_.scale},
         "held_out_nll": estimator.held_out_nll_,
         "variance_factor": estimator.variance_factor_,
@@ -54,9 +59,11 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
 def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     """The estimator of class `cls` in a file that was read."""
     config, trees = artifact.config, artifact.trees
+    if _NOT_SAVED in config["settings"]:
+        raise ArtifactError(f"it sets `{_NOT_SAVED}`.")
     estimator: Any = cls(**config["settings"])
     layers = trees["layers"]
-    estimator.params_ = [layers[name] for name in sorted(layers)]
+    estimator.params_ = [layers[str(index)] for index in range(len(layers))]
     estimator.scaler_ = TargetScaler(trees["scaler"]["shift"], trees["scaler"]["scale"])
     estimator.held_out_nll_ = trees["held_out_nll"]
     estimator.encoder_ = Encoder.from_config(config["encoder"])
@@ -67,9 +74,7 @@ def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     estimator.n_features_in_ = config["n_features"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-    # Files of the first versions have members whose variances were left as they are.
-    untouched = np.ones(estimator.target_shape_)
-    estimator.variance_factor_ = trees.get("variance_factor", untouched)
+    estimator.variance_factor_ = trees["variance_factor"]
     check_restored(estimator)
     return estimator
 
@@ -79,6 +84,11 @@ def load_estimator(cls: type[Estimator], path: str | Path) -> Estimator:
     artifact = load_artifact(path)
     if not isinstance(artifact.config, dict) or artifact.config.get("kind") != _KIND:
         raise ArtifactError(f"{str(path)!r} holds another model than a {_KIND}.")
+    if artifact.config.get("version") != _VERSION:
+        raise ArtifactError(
+            f"{str(path)!r} holds a {_KIND} of version {artifact.config.get('version')!r}, this "
+            f"package reads version {_VERSION}. It was written by {artifact.versions}."
+        )
     try:
         return read_estimator(cls, artifact)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:

@@ -61,6 +61,7 @@ def plot_importance(
             **merged(bars, kwargs, (("facecolor", "color"),)),
         )  # fmt: skip
     ax.axvline(0, color=GREY, linewidth=0.8)
-    ax.set_yticks(places, [names[k] for k in order])
+    # Names are no mathematics, whatever dollars they contain.
+    ax.set_yticks(places, [names[k] for k in order], parse_math=False)
     ax.yaxis.set_inverted(True)
     return finish(ax, "growth of the NLL when the column is shuffled, in nats", "column")

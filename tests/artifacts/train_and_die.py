@@ -1,4 +1,7 @@
-"""A training that is run, killed and run again by a test: `python -m ... folder result`."""
+"""A training that is run, killed and run again.
+
+python -m tests.artifacts.train_and_die folder result steps every pause
+"""
 
 import sys
 import time
@@ -6,14 +9,12 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from fisher8_jax import Gaussian, fisher8
-from fisher8_jax.artifacts import TrainingCheckpoints
+from fisher8_jax.artifacts import TrainingCheckpoints, save_artifact
 from fisher8_jax.optimizers import scale_by_kl_radius
 
-STEPS = 60
 OPTIMIZER = optax.chain(optax.adam(1.0), scale_by_kl_radius(0.01))
 
 
@@ -47,21 +48,27 @@ def make_params():
     }
 
 
-def main(folder: str | Path, result: str | Path, pause: float) -> None:
+def train(folder: str | Path, *, steps: int, every: int, pause: float = 0):
+    """The state after all steps; prints the number of each."""
     params = make_params()
+    state = params, OPTIMIZER.init(params)
+    advance(state, 0)  # compiles
+    print("began", flush=True)
+    with TrainingCheckpoints(folder, every=every) as checkpoints:
+        state, start = checkpoints.restore(state) or (state, 0)
+        for step in range(start, steps):
+            time.sleep(pause)
+            print(step, flush=True)
+            state = advance(state, step)
+            checkpoints.save(step + 1, state)
+    return state
 
-    def slow_advance(state, step):
-        time.sleep(pause)
-        print(step, flush=True)
-        return advance(state, step)
 
-    with TrainingCheckpoints(folder, every=5) as checkpoints:
-        params, optimizer = checkpoints.run(
-            slow_advance, (params, OPTIMIZER.init(params)), steps=STEPS
-        )
-    leaves = jax.tree.leaves((params, optimizer))
-    np.savez(result, *(np.asarray(leaf) for leaf in leaves))
+def main(folder: str, result: str, steps: str, every: str, pause: str = "0") -> None:
+    """The leaves of the last state go to the artifact `result`."""
+    state = train(folder, steps=int(steps), every=int(every), pause=float(pause))
+    save_artifact(Path(result), {"leaves": jax.tree.leaves(state)})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    main(*sys.argv[1:])

@@ -31,14 +31,13 @@ def attacks() -> dict[str, tuple[str, Attack]]:
             f"artifact: {damage}",
             lambda f, d=damage: artifacts.attack_bytes(f, d, ROUNDS, SEED),
         )
-    found["artifact-foreign"] = ("artifact: foreign files", artifacts.attack_with_foreign_files)
     found["artifact-headers"] = (
         "artifact: crafted headers, checksums right",
         lambda f: artifacts.attack_headers(f, HEADERS, SEED),
     )
-    found["artifact-archives"] = (
-        "artifact: bombs, overlaps, deep trees and other crafted archives",
-        artifacts.attack_archives,
+    found["artifact-crafted"] = (
+        "artifact: foreign files, overlaps, deep trees and other crafted files",
+        artifacts.attack_with_crafted_files,
     )
     found["estimator-fields"] = (
         "file of the estimator: other fields, shapes and dtypes, checksums right",

@@ -2,6 +2,7 @@
 
 import copy
 import random
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from fisher8_jax.estimator import Fisher8Regressor
 from tests.attacks import BAD
 from tests.attacks.artifacts import NASTY, places
 
+MOST = 2**24  # bytes; the file has some kilobytes
 ROWS = np.linspace(-1, 1, 40).reshape(20, 2)
 
 
@@ -43,18 +45,28 @@ def attack_estimators(folder: Path, rounds: int, seed: int = 0) -> Counter:
 
 def try_estimator(path: Path) -> str:
     """What `load` makes of a file, and `predict` of what was loaded."""
+    tracemalloc.start()
     try:
         loaded = Fisher8Regressor.load(path)
     except ArtifactError:
-        return "refused"
+        return "refused" if _peak() < MOST else f"{BAD}memory"
     except Exception as error:
         return f"{BAD}{type(error).__name__} at loading"
+    finally:
+        peak = _peak()
+        tracemalloc.stop()
+    if peak > MOST:
+        return f"{BAD}memory"
     try:
         mean, std = loaded.predict(ROWS, return_std=True)
     except Exception as error:
         return f"{BAD}{type(error).__name__} at predicting"
     is_right = mean.shape == std.shape == (len(ROWS),) and np.isfinite(mean).all()
     return "read as it is valid" if is_right else f"{BAD}silently wrong"
+
+
+def _peak() -> int:
+    return tracemalloc.get_traced_memory()[1]
 
 
 def _change(content: dict[str, Any], rng: random.Random) -> None:

@@ -35,7 +35,9 @@ def _sinusoid(folder: Path) -> list[str]:
 VICTIMS = {
     "saving artifacts": Victim("tests.attacks.save_often", lambda f: [f"{f}/model"], 0.3),
     "training with checkpoints": Victim(
-        "tests.attacks.train_steps", lambda f: [f"{f}/states", f"{f}/result"], 0.5
+        "tests.artifacts.train_and_die",
+        lambda f: [f"{f}/states", f"{f}/result", "300", "10"],
+        0.5,
     ),
     "`training.fit` with checkpoints": Victim(
         "tests.attacks.fit_network", lambda f: [f"{f}/states", f"{f}/result"], 1.0

@@ -35,8 +35,13 @@ def main(address: str, count: int, index: int, states: str, result: str, pause: 
         time.sleep(pause)
         return jax.block_until_ready(step(*state, *global_batch(mesh, number)))[:2]
 
+    whole = params, state
     with TrainingCheckpoints(states, every=3) as checkpoints:
-        params, _ = checkpoints.run(advance, (params, state), steps=STEPS)
+        whole, done = checkpoints.restore(whole) or (whole, 0)
+        for number in range(done, STEPS):
+            whole = advance(whole, number)
+            checkpoints.save(number + 1, whole)
+    params, _ = whole
     if index == 0:
         local = jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), params)
         save_artifact(Path(result), {"params": local})

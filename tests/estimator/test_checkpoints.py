@@ -1,16 +1,12 @@
-"""A fit that is interrupted goes on; a file that is no estimator is refused when it is loaded."""
-
-import json
+"""A fit that is interrupted goes on to the same bits."""
 
 import jax
 import numpy as np
 import pytest
 
-from fisher8_jax.artifacts import ArtifactError, TrainingCheckpoints, load_artifact, save_artifact
+from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.estimator import Fisher8Regressor
-from tests.artifacts import sample_estimator
-from tests.attacks import BAD
-from tests.attacks.estimators import ROWS, attack_estimators, fit_small
+from tests.attacks.estimators import ROWS
 
 pytest.importorskip("orbax.checkpoint")
 
@@ -36,9 +32,10 @@ def interrupt_after(monkeypatch, saves):
     """Ctrl-C when so many states have been saved."""
     save, done = TrainingCheckpoints.save, []
 
-    def interrupted(self, state, step):
-        save(self, state, step)
-        done.append(step)
+    def interrupted(self, step, state):
+        save(self, step, state)
+        if step % 5 == 0:
+            done.append(step)
         if len(done) == saves:
             raise KeyboardInterrupt
 
@@ -82,42 +79,3 @@ def test_what_cannot_go_on_is_refused(tmp_path):
         Fisher8Regressor(checkpoint_dir=tmp_path).fit(ROWS, TARGETS)
     with pytest.raises(ValueError, match="`checkpoint_dir` must be a path or None, got 3"):
         Fisher8Regressor(checkpoint_dir=3).fit(ROWS, TARGETS)
-
-
-def test_files_of_no_estimator_are_refused_or_predict(tmp_path):
-    found = attack_estimators(tmp_path, rounds=80)
-    assert not [outcome for outcome in found if outcome.startswith(BAD)], found
-    assert found["refused"] > 30
-
-
-@pytest.mark.slow
-def test_thousands_of_files_of_no_estimator(tmp_path):
-    found = attack_estimators(tmp_path, rounds=3000, seed=1)
-    assert not [outcome for outcome in found if outcome.startswith(BAD)], found
-
-
-@pytest.mark.parametrize(
-    ("place", "change", "message"),
-    [
-        ("layer 000", lambda a: a[:, :1], r"layer 0/kernel is float32\[2, 1, 4\], not .*2, 2, 4"),
-        ("layer 001", lambda a: a[:, :, :1], "layer 1/kernel is"),
-        ("layer 001", lambda a: a[:1], "layer 1/kernel is"),
-        ("layer 000", lambda a: a[0], "layers have no kernels of the form"),
-    ],
-)
-def test_wrong_shapes_are_named_when_loading(tmp_path, place, change, message):
-    fit_small().save(tmp_path / "model")
-    artifact = load_artifact(tmp_path / "model")
-    layer = artifact.trees["layers"][place]
-    layer["kernel"] = change(layer["kernel"])
-    save_artifact(tmp_path / "model", artifact.trees, config=artifact.config)
-    with pytest.raises(ArtifactError, match=f"holds no whole Fisher8Regressor: {message}"):
-        Fisher8Regressor.load(tmp_path / "model")
-
-
-def test_the_committed_file_is_read_and_predicts_as_it_did():
-    found = sample_estimator.predictions(Fisher8Regressor.load(sample_estimator.MODEL))
-    right = json.loads(sample_estimator.PREDICTIONS.read_text())
-    assert found.keys() == right.keys()
-    for name, values in right.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)

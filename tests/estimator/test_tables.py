@@ -305,6 +305,16 @@ def test_what_cannot_be_read_is_refused_with_a_clear_word():
         model.fit(pl.DataFrame({"a": [1.0, 2.0]}).lazy(), [1.0, 2.0])
     with pytest.raises(ValueError, match="`X` has columns of the same name"):
         model.fit(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), [1.0, 2.0])
+    with pytest.raises(ValueError, match="`X` has no columns"):
+        model.fit(pd.DataFrame(index=range(4)), targets)
+    days = pd.Series(pd.date_range("2024-01-01", periods=4))
+    for times in (days, days.dt.tz_localize("UTC"), days - days[0], days.dt.date.to_list()):
+        with pytest.raises(TypeError, match="`y` holds dates or durations"):
+            model.fit(inputs, times)
+    with pytest.raises(ValueError, match=r"such as \(50, 50\), got the string '50,50'"):
+        Fisher8Regressor(hidden_layer_sizes="50,50").fit(inputs, targets)
+    with pytest.raises(ValueError, match=r"At least 2 rows must have a target.*got 1 of 4"):
+        model.fit(inputs, targets, sample_weight=[0, 0, 0, 1])
     with pytest.raises(ValueError, match="`X` must have at least 2 rows, got 1"):
         model.fit(pd.DataFrame({"a": [1.0]}), [1.0])
 

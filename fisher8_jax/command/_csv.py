@@ -1,0 +1,136 @@
+"""CSV files, checked: a row that does not match the header is an error, never another column."""
+
+import argparse
+import bz2
+import collections
+import csv
+import gzip
+import io
+import lzma
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import pandas as pd
+
+from fisher8_jax.command._errors import CommandError
+
+_OPEN: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+class Dialect(NamedTuple):
+    """How the fields of a file are written."""
+
+    separator: str = ","
+    decimal: str = "."
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Self:
+        """The dialect that the options describe; a tab may be written as backslash and t."""
+        separator = arguments.separator.replace("\\t", "\t")
+        for option, value in (("--separator", separator), ("--decimal", arguments.decimal)):
+            if len(value) != 1:
+                raise CommandError(f"`{option}` must be one character, got {value!r}.")
+        if separator == arguments.decimal:
+            raise CommandError("`--separator` and `--decimal` must differ.")
+        return cls(separator, arguments.decimal)
+
+
+def read_csv(path: Path, dialect: Dialect | None = None, *, as_text: bool = False) -> pd.DataFrame:
+    """The named columns of a file with a header.
+
+    Args:
+        path: the file, perhaps compressed.
+        dialect: its separator and decimal point.
+        as_text: True leaves every field as it is written; empty ones are missing anyway.
+    """
+    dialect = dialect or Dialect()
+    try:
+        text = _read_text(path)
+        header = _check_header(path, text, dialect)
+        text = _check_rows(path, text, len(header), dialect)
+        frame = pd.read_csv(
+            io.StringIO(text),
+            sep=dialect.separator,
+            decimal=dialect.decimal,
+            index_col=False,
+            dtype=str if as_text else None,
+        )
+    except FileNotFoundError:
+        raise CommandError(f"There is no file {str(path)!r}.") from None
+    except (OSError, EOFError, csv.Error, ValueError) as error:  # pandas' own are ValueErrors
+        raise CommandError(f"{str(path)!r} cannot be read as CSV: {error}") from error
+    if frame.empty:
+        raise CommandError(f"{str(path)!r} has no rows below its header.")
+    named = [place for place, name in enumerate(header) if name]
+    if len(named) < len(header):
+        _note(f"{len(header) - len(named)} columns of {path.name} have no name and are left out.")
+    frame = frame.iloc[:, named]
+    frame.columns = [header[place] for place in named]
+    return frame
+
+
+def _read_text(path: Path) -> str:
+    opener = _OPEN.get(path.suffix, open)
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        return file.read()
+
+
+def _records(text: str, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    """Lines of the file and their fields, without blank lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=dialect.separator)
+    for fields in reader:
+        if fields:
+            yield reader.line_num, fields
+
+
+def _check_header(path: Path, text: str, dialect: Dialect) -> list[str]:
+    _, header = next(_records(text, dialect), (0, []))
+    if not any(header):
+        raise CommandError(f"{str(path)!r} cannot be read as CSV: it is empty.")
+    if len(header) == 1:
+        for separator, words in (
+            (";", "semicolons"),
+            ("\t", "tabs"),
+            ("|", "bars"),
+            (",", "commas"),
+        ):
+            if separator in header[0]:
+                raise CommandError(
+                    f"The header of {str(path)!r} is one column, {header[0]!r}. If {words} "
+                    f"separate the columns, add `--separator {separator!r}`."
+                )
+    doubles = [name for name, n in collections.Counter(filter(None, header)).items() if n > 1]
+    if doubles:
+        raise CommandError(
+            f"The header of {str(path)!r} has {', '.join(map(repr, doubles))} more than once. "
+            "Rename or remove the others, so that it is clear which one is meant."
+        )
+    return header
+
+
+def _check_rows(path: Path, text: str, width: int, dialect: Dialect) -> str:
+    """The text without separators at the ends of rows; rows that are too long are refused."""
+    short = trailing = 0
+    for line, fields in _records(text, dialect):
+        short += len(fields) < width
+        trailing += len(fields) > width
+        if any(fields[width:]):
+            raise CommandError(
+                f"Line {line} of {str(path)!r} has {len(fields)} fields, the header has {width}. "
+                "If the first field is a row name, give it a name in the header or leave it out; a "
+                "field that contains the separator must be quoted."
+            )
+    if short:
+        _note(f"{short} rows of {path.name} end early; their last columns count as missing.")
+    if not trailing:
+        return text
+    trimmed = io.StringIO()
+    rows = (fields[:width] for _, fields in _records(text, dialect))
+    csv.writer(trimmed, delimiter=dialect.separator).writerows(rows)
+    return trimmed.getvalue()
+
+
+def _note(words: str) -> None:
+    print(f"Note: {words}", file=sys.stderr)
