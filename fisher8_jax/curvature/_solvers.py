@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.lax import linalg
 
+from fisher8_jax._internal.batching import one_matrix_at_a_time
 from fisher8_jax._internal.numerics import AxisName
 from fisher8_jax.curvature._conjugate_gradients import conjugate_gradients
 from fisher8_jax.curvature._gram import gram_matrix
@@ -248,6 +249,7 @@ def _gather(x: Array, axis: int, axis_name: AxisName | None) -> Array:
     return x if axis_name is None else lax.all_gather(x, axis_name, axis=axis, tiled=True)
 
 
+@one_matrix_at_a_time
 def solve_damped(matrix: Array, damping: Array, right: Array) -> Array:
     """Solves `(matrix + damping) x = right` for a symmetric matrix, not negative up to rounding.
 

@@ -1,0 +1,69 @@
+"""Two threads of one process may train at once, and batched solves equal single ones.
+
+JAX waits for a batch of factorisations on a thread of the pool that is to compute it. Without
+`one_matrix_at_a_time` each program here waits for ever on two cores.
+"""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fisher8_jax._internal.batching import one_matrix_at_a_time
+from tests.processes.launch import ROOT, TIMEOUT_SECONDS
+
+
+@pytest.mark.parametrize("work", ["fits", "cross_validation", "gradients"])
+def test_two_threads_come_to_an_end(work):
+    # As many of XLA's threads as of ours, on every machine.
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PJRT_NPROC": "2"}
+    environment.pop("JAX_NUM_CPU_DEVICES", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.processes.threads", work],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@one_matrix_at_a_time
+def _solve(matrix, vector):
+    return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), vector)
+
+
+def _systems(*shape, size):
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(*shape, size, size + 3))
+    return root @ np.swapaxes(root, -1, -2), rng.normal(size=(*shape, size))
+
+
+@pytest.mark.parametrize("size", [3, 40])  # in one call of LAPACK, and one after the other
+def test_batches_equal_numpy(size):
+    matrices, vectors = _systems(2, 3, size=size)
+    expected = np.linalg.solve(matrices, vectors[..., None])[..., 0]
+    solved = jax.jit(jax.vmap(jax.vmap(_solve)))(matrices, vectors)
+    np.testing.assert_allclose(solved, expected, rtol=1e-9)
+    shared = jax.vmap(_solve, (None, 1), 1)(matrices[0, 0], vectors[0].T)
+    expected = np.linalg.solve(matrices[0, 0], vectors[0].T)
+    np.testing.assert_allclose(shared, expected, rtol=1e-9)
+
+
+def test_a_large_batch_on_a_cpu_is_a_loop_over_single_matrices():
+    matrices, vectors = _systems(2, 3, size=40)
+    compiled = jax.jit(jax.vmap(jax.vmap(_solve))).lower(matrices, vectors).as_text()
+    factorised = [line for line in compiled.splitlines() if "potrf" in line and "tensor<" in line]
+    assert factorised
+    assert all("x40x40" not in line for line in factorised)
+
+
+def test_forward_derivatives():
+    matrices, vectors = _systems(4, size=40)
+    _, tangent = jax.jvp(jax.vmap(_solve), (matrices, vectors), (np.zeros_like(matrices), vectors))
+    np.testing.assert_allclose(tangent, jax.vmap(_solve)(matrices, vectors), rtol=1e-9)
