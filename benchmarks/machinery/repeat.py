@@ -176,7 +176,9 @@ def _distance(a: Any, b: Any) -> float:
 
 
 def _without_times(result: Any) -> dict[str, Any]:
-    return {key: value for key, value in _flat(result).items() if "second" not in key}
+    """All values but times and what describes the machine and its load."""
+    words = ("second", "machine/")
+    return {k: v for k, v in _flat(result).items() if not any(word in k for word in words)}
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from benchmarks.machinery import repeat
 from benchmarks.machinery.command import UsageError
 from benchmarks.machinery.store import Store
 
-RESULT = {"rmse": [1.0, 2.0], "seconds": 3.0}
+RESULT = {"rmse": [1.0, 2.0], "seconds": 3.0, "machine": {"load": 1.0}}
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_few_cells_cover_many_experiments(store):
 
 
 def test_equal_results_pass_whatever_the_times(store, monkeypatch, capsys):
-    calls = computing(monkeypatch, RESULT | {"seconds": 99.0})
+    calls = computing(monkeypatch, RESULT | {"seconds": 99.0, "machine": {"load": 9.0}})
     assert repeat.run(arguments(store, "--workers", "3")) == 0
     assert "3 of 3 came out the same to the bit, 0 skipped" in capsys.readouterr().out
     by_name = {command[3]: command for command in calls}
