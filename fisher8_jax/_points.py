@@ -10,6 +10,7 @@ a matrix product: a resampled mean is a weighted mean of the same numbers.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,6 +23,10 @@ from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.families import Predictive
 
 Axis = int | tuple[int, ...] | None
+
+# The nominal levels that intervals have unless others are given; the second is one standard
+# deviation of a Gaussian.
+INTERVAL_LEVELS = (0.5, math.erf(1 / math.sqrt(2)), 0.9, 0.95)
 
 
 class Statistic(NamedTuple):

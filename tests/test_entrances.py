@@ -78,7 +78,7 @@ ENTRANCES = {
     },
     **{
         f"losses.{name}": ("targets", lambda a, name=name: getattr(losses, name)(dist(), a))
-        for name in ("nll", "beta_nll", "natural_nll", "unit_variance", "faithful")
+        for name in ("nll", "beta_nll", "unit_variance", "faithful")
     },
     "VarianceScaling.fit": ("targets", lambda a: VarianceScaling.fit(dist(), a)),
     "IsotonicPIT.fit": ("targets", lambda a: IsotonicPIT.fit(dist(), a)),

@@ -48,7 +48,7 @@ METHODS = {
     "fisher8": Method("Fisher8", "fisher8"),
     "fisher8_radius": Method("Fisher8 + KL radius", "fisher8", max_kl=0.01),
     "beta_nll_1": Method("beta-NLL 1.0", "beta_nll", "softplus_variance", (("beta", 1.0),)),
-    "natural_nll": Method("Natural NLL", "natural_nll", "natural"),
+    "natural_nll": Method("Natural NLL", "nll", "natural"),
     "natural_gradient": Method("Natural gradient", "natural_gradient"),
     "collier": Method("Collier, tau 0", "collier", "latent"),
     "trustable": Method("Trustable", "trustable", hyperparameters=(("step_size", 0.1),)),

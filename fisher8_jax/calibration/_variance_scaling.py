@@ -8,7 +8,7 @@ from jax import Array
 
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax._points import Axis, check_reduced_axes
-from fisher8_jax.calibration._checks import check_calibrated_shape
+from fisher8_jax.calibration._calibration_checks import check_calibrated_shape
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics import mean_z_squared
 

@@ -8,7 +8,7 @@ from jax import Array
 
 from fisher8_jax._internal.checks import check_floating, check_mask
 from fisher8_jax._internal.numerics import at_least_float32
-from fisher8_jax.diagnostics._checks import check_inputs, check_same_length
+from fisher8_jax.diagnostics._diagnostic_checks import check_inputs, check_same_length
 from fisher8_jax.families import Family
 
 
@@ -45,34 +45,6 @@ def dead_units(activations: Array, *, where: Array | None = None) -> Array:
     highest = jnp.max(rows, axis=0, where=mask, initial=-jnp.inf)
     lowest = jnp.min(rows, axis=0, where=mask, initial=jnp.inf)
     return highest == lowest
-
-
-def units_without_gradient(kernel_gradient: Array) -> Array:
-    """Which units get no gradient at all, from the gradient of a layer's kernel.
-
-    A dead ReLU passes nothing back, so its column of the gradient is exactly zero. Sum or average
-    the gradient over a large batch first: a unit may be silent on a small one by chance.
-
-    Args:
-        kernel_gradient: of a dense or convolutional kernel, units along the last axis.
-
-    Returns:
-        One boolean per unit.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> kernel = jnp.array([[1.0, -1.0], [2.0, -3.0]])
-        >>> gradient = jax.grad(lambda k: jax.nn.relu(jnp.ones((5, 2)) @ k).sum())(kernel)
-        >>> units_without_gradient(gradient)
-        Array([False,  True], dtype=bool)
-    """
-    gradient = check_floating("kernel_gradient", kernel_gradient)
-    if gradient.ndim < 2:
-        raise ValueError(
-            "`kernel_gradient` must have units along its last axis and inputs before it, got shape "
-            f"{gradient.shape}. Pass the gradient of a kernel, not of a bias."
-        )
-    return jnp.all(gradient == 0, axis=tuple(range(gradient.ndim - 1)))
 
 
 def constant_share(

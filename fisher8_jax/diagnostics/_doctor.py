@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from jax import Array
 
 from fisher8_jax._internal.checks import check_number, check_targets
-from fisher8_jax.diagnostics._checks import check_has_batch
 from fisher8_jax.diagnostics._collapse_rules import is_constant, judge_collapse
 from fisher8_jax.diagnostics._data_rules import judge_data, judge_scale_of_given_targets
+from fisher8_jax.diagnostics._diagnostic_checks import check_has_batch
 from fisher8_jax.diagnostics._findings import Diagnosis, Finding, sorted_by_severity
 from fisher8_jax.diagnostics._mean_rules import MEAN_RULES
 from fisher8_jax.diagnostics._record import TrainingRecord

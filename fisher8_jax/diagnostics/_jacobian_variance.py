@@ -11,7 +11,7 @@ from jax import Array, lax
 from fisher8_jax._internal.checks import check_count, check_positive
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.diagnostics._balls import Blocks, Moments, cut_into_blocks, variance_in_balls
-from fisher8_jax.diagnostics._checks import check_inputs
+from fisher8_jax.diagnostics._diagnostic_checks import check_inputs
 
 
 def local_jacobian_variance(

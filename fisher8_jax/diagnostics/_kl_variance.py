@@ -10,7 +10,7 @@ from fisher8_jax._fisher8 import check_family
 from fisher8_jax._internal.checks import check_count, check_positive
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.diagnostics._balls import Moments, cut_into_blocks, variance_in_balls
-from fisher8_jax.diagnostics._checks import (
+from fisher8_jax.diagnostics._diagnostic_checks import (
     check_inputs,
     check_same_length,
 )

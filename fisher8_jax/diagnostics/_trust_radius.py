@@ -13,7 +13,6 @@ assumption.
 
 from typing import TypeVar
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -22,19 +21,6 @@ from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax.families import Family, Gaussian
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
-
-
-def step_between(before: SomeFamily, after: SomeFamily) -> SomeFamily:
-    """The step `after - before`, parameter by parameter, as a tangent of the family.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> before = Gaussian(jnp.zeros(1), jnp.zeros(1))
-        >>> step_between(before, Gaussian(jnp.ones(1), jnp.zeros(1))).mean
-        Array([1.], dtype=float32)
-    """
-    return jax.tree.map(jnp.subtract, after, before)
 
 
 def batch_kl(before: SomeFamily, after: SomeFamily, *, where: Array | None = None) -> Array:
@@ -58,29 +44,6 @@ def batch_kl(before: SomeFamily, after: SomeFamily, *, where: Array | None = Non
     """
     _check_same_predictions(before, after, "after")
     return _sum(before.kl(after), before, where)
-
-
-def quadratic_batch_kl(dist: SomeFamily, step: SomeFamily, *, where: Array | None = None) -> Array:
-    """The batch KL to second order in the step, `sum_i 1/2 step_i' F_i step_i`.
-
-    Args:
-        dist: predictions before the update.
-        step: change of every parameter, an instance of the same family; see `step_between`.
-        where: boolean, elements to count; same rank as the predictions.
-
-    Returns:
-        One number, in nats.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
-        >>> step = Gaussian(jnp.array([0.6, 0.8]), jnp.array([0.8, 0.6]))
-        >>> round(float(quadratic_batch_kl(dist, step)), 4)  # 1/2 + 1/4
-        0.75
-    """
-    _check_same_predictions(dist, step, "step")
-    return _sum(0.5 * dist.fisher_norm_sq(step), dist, where)
 
 
 def batch_kl_bound(
@@ -111,7 +74,7 @@ def batch_kl_bound(
     if not isinstance(dist, Gaussian):
         raise TypeError(
             f"`batch_kl_bound` is derived for the Gaussian, got {type(dist).__name__}. "
-            "Use `quadratic_batch_kl` or `batch_kl`, which hold for every family."
+            "Use `batch_kl`, which holds for every family."
         )
     log_variance = at_least_float32(dist.log_variance)
     per_coordinate = 0.5 * jnp.exp(-jnp.min(log_variance, axis)) + 0.25

@@ -9,7 +9,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import erf, ndtr, ndtri
 
-from fisher8_jax._internal.checks import check_floating, check_positive, check_same_shape
+from fisher8_jax._internal.checks import (
+    check_floating,
+    check_number,
+    check_positive,
+    check_same_shape,
+)
 from fisher8_jax._internal.numerics import (
     HALF_LOG_2PI,
     Scaled,
@@ -231,6 +236,18 @@ class Gaussian(LocationScale):
     def with_location_scale(self, location: Array, log_scale: Array) -> Self:
         """A Gaussian of this mean and of log-variance `2 log_scale`."""
         return type(self)(location, 2 * log_scale)
+
+    def with_noise(self, std: chex.Numeric) -> Self:
+        """Of a value with independent noise added: the variance plus `std^2`.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> Gaussian.from_std(jnp.zeros(1), jnp.array([3.0])).with_noise(4.0).std
+            Array([5.], dtype=float32)
+        """
+        check_number("std", std, at_least=0)
+        log_noise = 2 * jnp.log(jnp.asarray(std, self.log_variance.dtype))
+        return type(self)(self.mean, jnp.logaddexp(self.log_variance, log_noise))
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_variance/2 + z^2/2`, plus `ln(2 pi)/2` with the constant."""

@@ -7,20 +7,14 @@ them for a training loop, with the state, randomness and penalty that some need 
 
 from fisher8_jax.losses._beta_nll import beta_nll as beta_nll
 from fisher8_jax.losses._collier import collier as collier
-from fisher8_jax.losses._collier import collier_predictive as collier_predictive
 from fisher8_jax.losses._faithful import faithful as faithful
 from fisher8_jax.losses._natural_gradient import natural_gradient as natural_gradient
-from fisher8_jax.losses._natural_nll import natural_nll as natural_nll
 from fisher8_jax.losses._nll import nll as nll
 from fisher8_jax.losses._objective import LOSSES as LOSSES
 from fisher8_jax.losses._objective import Objective as Objective
 from fisher8_jax.losses._objective import make_objective as make_objective
 from fisher8_jax.losses._soft_bounds import soft_bounds_penalty as soft_bounds_penalty
-from fisher8_jax.losses._trustable import gather_references as gather_references
-from fisher8_jax.losses._trustable import init_references as init_references
-from fisher8_jax.losses._trustable import refresh_references as refresh_references
 from fisher8_jax.losses._trustable import trustable as trustable
 from fisher8_jax.losses._unit_variance import unit_variance as unit_variance
-from fisher8_jax.losses._wong_toi import rho_on_search_line as rho_on_search_line
 from fisher8_jax.losses._wong_toi import wong_toi as wong_toi
 from fisher8_jax.losses._wong_toi import wong_toi_penalty as wong_toi_penalty

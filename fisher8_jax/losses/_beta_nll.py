@@ -7,11 +7,11 @@ from jax import Array, lax
 from fisher8_jax._internal.checks import check_number
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, multiply_by_exp
 from fisher8_jax.families import Family, Gaussian
-from fisher8_jax.losses._checks import (
+from fisher8_jax.losses._elements import per_element
+from fisher8_jax.losses._loss_checks import (
     check_hyperparameter,
     check_scalar_targets,
 )
-from fisher8_jax.losses._elements import per_element
 
 
 def beta_nll(

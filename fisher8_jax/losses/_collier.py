@@ -14,8 +14,8 @@ from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_count, check_number
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, at_least_float32
 from fisher8_jax.families import Gaussian
-from fisher8_jax.losses._checks import check_gaussian
 from fisher8_jax.losses._elements import per_element
+from fisher8_jax.losses._loss_checks import check_gaussian
 
 # Draws alive at once, per element of the batch; 1000 draws then need the memory of 48.
 _BLOCK = 32
@@ -33,7 +33,7 @@ def collier(
 ) -> Array:
     """`-ln mean_k N(targets; u_k, temperature^2)` over draws `u_k` of the latent `dist`.
 
-    In the limit of many draws the loss is the NLL of `collier_predictive(dist)`, whose variance is
+    In the limit of many draws the loss is the NLL of `dist.with_noise(temperature)`, of variance
     `exp(log_variance) + temperature^2 = exp(t)`. With `z = (targets - mean) / exp(t / 2)`:
 
     * mean update: `exp(-t) * (mean - targets)`
@@ -63,7 +63,7 @@ def collier(
         >>> dist, targets = Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([0.0, 1.0])
         >>> collier(dist, targets, temperature=0.5, key=jax.random.key(0)).round(1)
         Array([1. , 1.4], dtype=float32)
-        >>> collier_predictive(dist, temperature=0.5).nll(targets).round(1)
+        >>> dist.with_noise(0.5).nll(targets).round(1)
         Array([1. , 1.4], dtype=float32)
 
     Reference:
@@ -85,24 +85,6 @@ def collier(
         return _monte_carlo_nll(dist, targets, temperature, key, num_samples=num_samples)
 
     return per_element(loss, dist, targets, where, weights)
-
-
-def collier_predictive(dist: Gaussian, *, temperature: chex.Numeric) -> Gaussian:
-    """The distribution of an observation: the latent's variance plus `temperature^2`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> latent = Gaussian.from_std(jnp.zeros(1), jnp.array([3.0]))
-        >>> collier_predictive(latent, temperature=4.0).std
-        Array([5.], dtype=float32)
-    """
-    check_gaussian("dist", dist, "collier_predictive")
-    check_number("temperature", temperature, at_least=0)
-    if _is_zero(temperature):
-        return dist
-    log_noise = 2 * jnp.log(jnp.asarray(temperature, dist.log_variance.dtype))
-    return Gaussian(dist.mean, jnp.logaddexp(dist.log_variance, log_noise))
 
 
 # Compiled by itself, so that calls outside of `jit` compile the loop over blocks once.

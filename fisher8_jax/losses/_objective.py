@@ -20,11 +20,10 @@ from fisher8_jax._fisher8 import fisher8_nll
 from fisher8_jax._internal.checks import check_choice
 from fisher8_jax.families import Family
 from fisher8_jax.losses._beta_nll import beta_nll
-from fisher8_jax.losses._checks import check_hyperparameter_names
 from fisher8_jax.losses._collier import collier
 from fisher8_jax.losses._faithful import faithful
+from fisher8_jax.losses._loss_checks import check_hyperparameter_names
 from fisher8_jax.losses._natural_gradient import natural_gradient
-from fisher8_jax.losses._natural_nll import natural_nll
 from fisher8_jax.losses._nll import nll
 from fisher8_jax.losses._trustable import (
     gather_references,
@@ -42,7 +41,6 @@ LOSSES: Mapping[str, Callable[..., Array]] = MappingProxyType(
         "nll": nll,
         "beta_nll": beta_nll,
         "faithful": faithful,
-        "natural_nll": natural_nll,
         "trustable": trustable,
         "collier": collier,
         "wong_toi": wong_toi,

@@ -72,7 +72,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Natural NLL",
-        "natural_nll",
+        "nll",
         "eta1, eta2",
         "mean - y",
         "mean**2 + std**2 - y**2",

@@ -21,8 +21,8 @@ from fisher8_jax._internal.checks import check_mask, check_positive
 from fisher8_jax._internal.numerics import multiply_by_exp
 from fisher8_jax._masking import zero_outside
 from fisher8_jax.families import Gaussian
-from fisher8_jax.losses._checks import check_gaussian, check_reference
 from fisher8_jax.losses._elements import per_element
+from fisher8_jax.losses._loss_checks import check_gaussian, check_reference
 
 
 def trustable(

@@ -7,8 +7,8 @@ Mean and precision have a network each. With the two penalties the objective is
 where `S` sums squares and `L` is the mean of `precision * (mean - targets)^2 - ln(precision)`.
 
 `wong_toi` gives the terms of `rho * L`, to be averaged; `wong_toi_penalty` the rest, to be added
-after averaging. Good settings lie on one line through the square of `(rho, gamma)`, so one
-parameter is left to search: `rho_on_search_line(gamma)` for `gamma` in `GAMMA_GRID`.
+after averaging. Good settings lie on the line `rho = 1 - gamma`, so one parameter is left. The
+authors try `gamma` from `1 - 1e-11` over 0.90, 0.89, ..., 0.10 down to `1e-11`.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,6 @@ from jax import Array
 from fisher8_jax._internal.checks import check_number
 from fisher8_jax.families import Family
 from fisher8_jax.losses._elements import per_element
-
-GAMMA_GRID: tuple[float, ...] = (
-    *(1 - 10.0**-k for k in range(11, 1, -1)),
-    *(round(0.90 - 0.01 * k, 2) for k in range(81)),
-    *(10.0**-k for k in range(2, 12)),
-)
-"""The authors' grid, falling from `1 - 1e-11` over 0.90 ... 0.10 to `1e-11`."""
 
 
 def wong_toi(
@@ -115,14 +108,3 @@ def wong_toi_penalty(
 
     mean_part, precision_part = sum_of_squares(mean_params), sum_of_squares(precision_params)
     return jnp.asarray((1 - rho) * (gamma * mean_part + (1 - gamma) * precision_part))
-
-
-def rho_on_search_line(gamma: chex.Numeric) -> chex.Numeric:
-    """`rho = 1 - gamma`, which leaves one parameter to search.
-
-    Example:
-        >>> rho_on_search_line(0.25)
-        0.75
-    """
-    check_number("gamma", gamma, above=0, below=1)
-    return 1 - gamma

@@ -38,35 +38,6 @@ def pit(dist: Predictive, targets: Array, *, where: Array | None = None) -> Arra
     return jnp.where(points.mask, points.pit, jnp.nan)
 
 
-def pit_histogram(
-    dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None
-) -> Array:
-    """The share of targets in each of ten equal bins of the PIT.
-
-    Bins are closed on the left, the last one on both sides, as in `numpy.histogram`. Shares are of
-    all unmasked points. A non-finite prediction falls in no bin, so the ten shares may sum to less
-    than 1.
-
-    Args:
-        dist: see `rmse`.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
-
-    Returns:
-        Shape of the remaining coordinates plus one last axis of length 10.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
-        >>> pit_histogram(dist, jnp.array([0.01, 50.0]))
-        Array([0. , 0. , 0. , 0. , 0. , 0.5, 0. , 0. , 0. , 0.5], dtype=float32)
-    """
-    points = prepare(dist, targets, where, axis)
-    return reduce(points, pit_statistic(points))[..., :PIT_BINS]
-
-
 def ece(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:
     """The expected calibration error of the Fisher8 paper: `mean over bins of |share - 1/10|`.
 

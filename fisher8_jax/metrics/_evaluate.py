@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._internal.checks import check_count, check_level, check_levels
-from fisher8_jax._points import Axis, Points, Statistic, count, prepare, row_sums
+from fisher8_jax._points import INTERVAL_LEVELS, Axis, Points, Statistic, count, prepare, row_sums
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._bootstrap import Bootstrap, bootstrap_bounds
 from fisher8_jax.metrics._calibration_error import (
@@ -21,7 +21,6 @@ from fisher8_jax.metrics._calibration_error import (
 from fisher8_jax.metrics._crps import crps_statistic
 from fisher8_jax.metrics._evaluation import Evaluation
 from fisher8_jax.metrics._intervals import (
-    INTERVAL_LEVELS,
     central_interval,
     coverage_statistic,
     interval_score_statistic,

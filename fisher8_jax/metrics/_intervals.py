@@ -4,7 +4,6 @@ The central interval of level `c` runs from the quantile `(1 - c)/2` to the quan
 """
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +11,16 @@ from jax import Array
 
 from fisher8_jax._internal.checks import check_levels, check_targets
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax._points import Axis, Points, Statistic, mean_per_level, prepare, reduce
+from fisher8_jax._points import (
+    INTERVAL_LEVELS,
+    Axis,
+    Points,
+    Statistic,
+    mean_per_level,
+    prepare,
+    reduce,
+)
 from fisher8_jax.families import Predictive
-
-ONE_SIGMA = math.erf(1 / math.sqrt(2))
-INTERVAL_LEVELS = (0.5, ONE_SIGMA, 0.9, 0.95)
-"""The nominal levels that intervals have unless others are asked for."""
 
 
 @register_tree
@@ -124,38 +127,6 @@ def coverage(
     points = prepare(dist, targets, where, axis)
     interval = central_interval(points.dist, levels=levels)
     return reduce(points, coverage_statistic(points, interval))
-
-
-def interval_width(
-    dist: Predictive,
-    targets: Array,
-    *,
-    axis: Axis = 0,
-    where: Array | None = None,
-    levels: tuple[float, ...] = INTERVAL_LEVELS,
-) -> Array:
-    """The mean width of the central interval of each level, in units of the targets.
-
-    Args:
-        dist: see `rmse`.
-        targets: see `rmse`; without influence here, but `where` may leave out missing ones.
-        axis: see `rmse`.
-        where: see `rmse`.
-        levels: see `central_interval`.
-
-    Returns:
-        Shape of the remaining coordinates plus one last axis of levels.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
-        >>> round(float(interval_width(dist, jnp.zeros(2), levels=(0.95,))[0]), 2)
-        3.92
-    """
-    points = prepare(dist, targets, where, axis)
-    interval = central_interval(points.dist, levels=levels)
-    return reduce(points, width_statistic(points, interval))
 
 
 def interval_score(

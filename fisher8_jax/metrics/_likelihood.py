@@ -73,35 +73,6 @@ def mean_z_squared(
     return reduce(points, mean_z_squared_statistic(points))
 
 
-def sharpness(
-    dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None
-) -> Array:
-    """The root mean predicted variance `sqrt(mean(variance))`, in units of the targets.
-
-    The targets have no influence, except that elements whose target is missing can be left out by
-    `where`. A small value is good only together with good calibration; it equals the RMSE when the
-    variance is right on average.
-
-    Args:
-        dist: see `rmse`.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
-
-    Returns:
-        One value per remaining coordinate.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> dist = Gaussian.from_std(mean=jnp.zeros(2), std=jnp.array([1.0, 7.0]))
-        >>> round(float(sharpness(dist, jnp.zeros(2))), 4)
-        5.0
-    """
-    points = prepare(dist, targets, where, axis)
-    return reduce(points, sharpness_statistic(points))
-
-
 def nll_statistic(points: Points, *, constant: bool) -> Statistic:
     return plain_mean(points.loud(points.dist.nll(points.targets, constant=constant)))
 

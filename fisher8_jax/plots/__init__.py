@@ -4,7 +4,6 @@ from fisher8_jax._internal.extras import needs_extra as _needs_extra
 
 with _needs_extra("plots", package="matplotlib", needed_by="fisher8_jax.plots"):
     from fisher8_jax.plots._fit import plot_fit as plot_fit
-    from fisher8_jax.plots._geometry import plot_geometry as plot_geometry
     from fisher8_jax.plots._importance import plot_importance as plot_importance
     from fisher8_jax.plots._pareto import plot_pareto as plot_pareto
     from fisher8_jax.plots._pareto import plot_pareto_panels as plot_pareto_panels

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics import pit
-from fisher8_jax.plots._checks import drawn_targets
+from fisher8_jax.plots._plot_checks import drawn_targets
 from fisher8_jax.plots._style import BLUE, GREY, current_axes, finish, merged
 
 _TWO_SIDED_95 = 1.959963984540054  # standard normal quantile of 0.975

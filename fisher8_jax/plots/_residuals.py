@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fisher8_jax._internal.checks import check_count, check_level
 from fisher8_jax.families import Predictive
-from fisher8_jax.plots._checks import drawn_targets
+from fisher8_jax.plots._plot_checks import drawn_targets
 from fisher8_jax.plots._style import (
     BLACK,
     BLUE,

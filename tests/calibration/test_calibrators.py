@@ -12,10 +12,10 @@ import scipy.stats
 from sklearn.isotonic import IsotonicRegression
 
 from fisher8_jax import Gaussian, metrics
+from fisher8_jax._points import INTERVAL_LEVELS
 from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
 from fisher8_jax.families import Laplace, Poisson
 from fisher8_jax.metrics import _likelihood as likelihood
-from fisher8_jax.metrics._intervals import INTERVAL_LEVELS
 
 
 def overconfident(n, targets=2, seed=0, dtype=jnp.float64, worst=3.0):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import along_training, local_jacobian_variance, local_kl_variance
+from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 
 
 def balls(inputs, radius):
@@ -141,21 +141,6 @@ def test_jit_and_vmap_agree_with_plain_calls():
             np.testing.assert_allclose(batch[i], value, rtol=1e-10)
 
 
-def test_along_training_stacks_one_row_per_snapshot():
-    inputs = jnp.linspace(0, 1, 9)
-    trees = [{"a": jnp.array(float(a)), "b": jnp.array([float(a), 1.0])} for a in range(4)]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-    def diagnostic(params):
-        dist = Gaussian(params["a"] * inputs, params["b"][1] * inputs)
-        return local_kl_variance(dist, inputs, radius=0.3)
-
-    rows = along_training(diagnostic, stacked)
-    assert rows.shape == (4, 9)
-    for row, tree in zip(rows, trees, strict=True):
-        np.testing.assert_allclose(row, diagnostic(tree), rtol=1e-12)
-
-
 def test_errors_name_the_argument_and_the_fix():
     inputs = jnp.linspace(0, 1, 5)
     dist = Gaussian(jnp.zeros(4), jnp.zeros(4))
@@ -177,8 +162,6 @@ def test_errors_name_the_argument_and_the_fix():
         local_jacobian_variance(lambda x: (x, x), inputs, radius=1.0)
     with pytest.raises(ValueError, match="`block_size` must be a positive integer, got 0"):
         local_kl_variance(Gaussian(inputs, inputs), inputs, radius=1.0, block_size=0)
-    with pytest.raises(ValueError, match="`snapshots` must be one tree whose leaves share"):
-        along_training(lambda p: p["a"], {"a": jnp.zeros(3), "b": jnp.zeros(2)})
 
 
 LARGE_RUN = """

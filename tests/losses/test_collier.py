@@ -9,7 +9,6 @@ import scipy.stats
 
 from fisher8_jax import Gaussian
 from fisher8_jax.losses import collier
-from fisher8_jax.losses._collier import collier_predictive
 
 TAU = 0.5
 MEAN, S = np.array([0.0, 0.3, -1.0, 2.0]), np.array([0.0, -1.0, 0.5, 1.0])
@@ -34,13 +33,11 @@ def test_temperature_0_is_the_nll():
 
 
 def test_predictive_adds_the_temperature():
-    dist = collier_predictive(latent(), temperature=TAU)
+    dist = latent().with_noise(TAU)
     np.testing.assert_allclose(dist.variance, TOTAL, rtol=1e-12)
-    np.testing.assert_allclose(
-        collier_predictive(latent(), temperature=0).variance, np.exp(S), rtol=1e-12
-    )
-    with pytest.raises(ValueError, match="`temperature` must not be negative"):
-        collier_predictive(latent(), temperature=-0.1)
+    np.testing.assert_allclose(latent().with_noise(0).variance, np.exp(S), rtol=1e-12)
+    with pytest.raises(ValueError, match="`std` must not be negative"):
+        latent().with_noise(-0.1)
 
 
 def test_monte_carlo_approaches_the_closed_form_as_draws_grow():
@@ -89,9 +86,7 @@ def test_two_noises_are_one():
     log_density = scipy.stats.norm(u, TAU).logpdf(Y)
     published = np.log(draws) - scipy.special.logsumexp(log_density, axis=0)
     dist = Gaussian.from_latent(jnp.asarray(MEAN), jnp.asarray(factor), jnp.asarray(raw))
-    np.testing.assert_allclose(
-        collier_predictive(dist, temperature=TAU).nll(jnp.asarray(Y)), published, atol=0.01
-    )
+    np.testing.assert_allclose(dist.with_noise(TAU).nll(jnp.asarray(Y)), published, atol=0.01)
 
 
 @pytest.mark.parametrize("num_samples", [1, 31, 33])

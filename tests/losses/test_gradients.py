@@ -9,7 +9,6 @@ import scipy.stats
 from fisher8_jax import Gaussian, fisher8_nll
 from fisher8_jax.losses import beta_nll, faithful, nll
 from fisher8_jax.losses._natural_gradient import natural_gradient
-from fisher8_jax.losses._natural_nll import natural_nll
 from fisher8_jax.losses._unit_variance import unit_variance
 
 RNG = np.random.default_rng(1)
@@ -41,7 +40,6 @@ BY_HAND = {
         VARIANCE**0.3 * (1 - Z2) / 2,
     ),
     "faithful": (faithful, {}, MEAN - Y, (1 - Z2) / 2),
-    "natural_nll": (natural_nll, {}, (MEAN - Y) / VARIANCE, (1 - Z2) / 2),
     "natural_gradient": (natural_gradient, {}, MEAN - Y, 1 - Z2),
     "fisher8": (fisher8_nll, {}, unit_columns(MEAN - Y), unit_columns(1 - Z2)),
 }
@@ -62,7 +60,6 @@ def test_values_equal_scipy():
     expected = {
         unit_variance: squares,
         nll: expected_nll,
-        natural_nll: expected_nll,
         natural_gradient: expected_nll,
         fisher8_nll: expected_nll,
         faithful: squares + expected_nll,
@@ -151,7 +148,7 @@ def test_faithful_and_unit_variance_take_identical_mean_steps():
     assert np.abs(shared["trunk"] - reference["trunk"]).max() > 1e-3
 
 
-def test_natural_nll_equals_the_formula_in_natural_parameters():
+def test_nll_equals_the_formula_in_natural_parameters():
     eta1, eta2 = MEAN / VARIANCE, -0.5 / VARIANCE
 
     def literal(eta1, eta2):
@@ -159,7 +156,7 @@ def test_natural_nll_equals_the_formula_in_natural_parameters():
         return -(log_density - 0.5 * jnp.log(2 * jnp.pi))
 
     def through_the_loss(eta1, eta2):
-        return natural_nll(Gaussian(-eta1 / (2 * eta2), -jnp.log(-2 * eta2)), jnp.asarray(Y))
+        return nll(Gaussian(-eta1 / (2 * eta2), -jnp.log(-2 * eta2)), jnp.asarray(Y))
 
     np.testing.assert_allclose(through_the_loss(eta1, eta2), literal(eta1, eta2), rtol=1e-10)
     for loss in (literal, through_the_loss):

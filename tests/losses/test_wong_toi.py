@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian
-from fisher8_jax.losses import make_objective, wong_toi
+from fisher8_jax.losses import wong_toi
 from fisher8_jax.losses._unit_variance import unit_variance
-from fisher8_jax.losses._wong_toi import GAMMA_GRID, rho_on_search_line, wong_toi_penalty
+from fisher8_jax.losses._wong_toi import wong_toi_penalty
 
 RNG = np.random.default_rng(5)
 MEAN, S, Y = RNG.normal(size=(3, 12))
@@ -66,19 +66,6 @@ def test_chosen_leaves_only():
     assert wong_toi_penalty({}, {}) == 0
 
 
-def test_search_line_and_grid():
-    grid = np.asarray(GAMMA_GRID)
-    assert grid.size == 10 + 81 + 10
-    assert (np.diff(grid) < 0).all()
-    np.testing.assert_array_equal(grid[[9, 10, 90, 91]], [0.99, 0.90, 0.10, 0.01])
-    np.testing.assert_allclose(1 - grid[0], 1e-11, rtol=1e-4)
-    np.testing.assert_allclose(grid[-1], 1e-11)
-    for gamma in GAMMA_GRID:
-        rho = rho_on_search_line(gamma)
-        assert rho + gamma == pytest.approx(1)
-        make_objective("wong_toi", rho=rho, gamma=gamma)
-
-
 def test_warm_up_is_unit_variance():
     """Precision 1: the data term is twice half the squared error, times rho."""
     warm = Gaussian(jnp.asarray(MEAN), jnp.zeros(12))
@@ -104,5 +91,3 @@ def test_bad_input():
         wong_toi_penalty({}, {}, gamma=1)
     with pytest.raises(ValueError, match="`rho` must lie strictly between 0 and 1, got 0"):
         wong_toi_penalty({}, {}, rho=0)
-    with pytest.raises(ValueError, match="`gamma` must lie strictly between 0 and 1, got 2"):
-        rho_on_search_line(2)

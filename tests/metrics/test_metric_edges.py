@@ -7,7 +7,6 @@ import pytest
 
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.families import MultivariateGaussian
-from fisher8_jax.metrics import _likelihood as likelihood
 
 NAMES = (
     "rmse",
@@ -181,8 +180,8 @@ def test_huge_and_tiny_numbers_in_float32():
     np.testing.assert_allclose(metrics.crps(dist, y), 3.5e30, rtol=1e-6)
     np.testing.assert_allclose(metrics.rmse(dist, 1e-60 * y), 0)
     wide = Gaussian(jnp.zeros_like(y), jnp.full_like(y, 2 * np.log(1e30)))
-    np.testing.assert_allclose(likelihood.sharpness(wide, y), 1e30, rtol=1e-5)
-    np.testing.assert_allclose(likelihood.mean_z_squared(wide, y), 12.5, rtol=1e-4)
+    np.testing.assert_allclose(metrics.evaluate(wide, y).sharpness, 1e30, rtol=1e-5)
+    np.testing.assert_allclose(metrics.mean_z_squared(wide, y), 12.5, rtol=1e-4)
 
 
 def test_joint_distributions_are_rejected_by_metrics_of_a_cdf():

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 
 from fisher8_jax import Gaussian, plots
-from fisher8_jax.plots import _geometry, _pareto, _style
+from fisher8_jax.plots import _pareto, _style
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,6 @@ ONE_AXES = {
     ),
 }
 MANY_AXES = {
-    "plot_geometry": (lambda **kw: _geometry.plot_geometry(**kw), (2, 3)),
     "plot_pareto_panels": (
         lambda **kw: _pareto.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": RUNS}}, **kw),
         (2,),
@@ -57,7 +56,7 @@ MANY_AXES = {
 
 PLOTS = {
     name: function
-    for module in (plots, _geometry, _pareto)
+    for module in (plots, _pareto)
     for name, function in vars(module).items()
     if name.startswith("plot_")
 }
@@ -272,27 +271,6 @@ def test_training_map_takes_unsorted_inputs_and_blanks_zeros():
     assert ax.figure.axes[-1].get_ylabel() == "log10 variance"
 
 
-def test_fisher_steps_have_equal_quadratic_divergence_and_the_circle_the_same_mean():
-    mean, log_variance, max_kl = 0.3, -1.2, 0.07
-    circle, ellipse = _geometry.geometry_steps(log_variance, max_kl=max_kl)
-    fisher = np.diag([np.exp(-log_variance), 0.5])
-
-    def divergence(steps):
-        return 0.5 * np.einsum("ni,ij,nj->n", steps, fisher, steps)
-
-    np.testing.assert_allclose(divergence(ellipse), max_kl, rtol=1e-12)
-    np.testing.assert_allclose(np.linalg.norm(circle, axis=1), np.linalg.norm(circle[0]))
-    np.testing.assert_allclose(divergence(circle).mean(), max_kl, rtol=1e-12)
-
-    axes = _geometry.plot_geometry(mean, log_variance, max_kl=max_kl)
-    start = scipy.stats.norm(mean, np.exp(log_variance / 2))
-    for row, steps in zip(axes, (circle, ellipse), strict=True):
-        for bar, step in zip(row[2].containers[0], steps, strict=True):
-            end = scipy.stats.norm(mean + step[0], np.exp((log_variance + step[1]) / 2))
-            exact = start.expect(lambda y, end=end: start.logpdf(y) - end.logpdf(y))
-            assert bar.get_height() == pytest.approx(exact, rel=1e-5)
-
-
 def test_colours_stay_apart_in_grey_together_with_lines_and_markers():
     assert len(set(_style.COLORS)) == len(set(_style.MARKERS)) == 8
     assert len({str(line) for line in _style.LINES}) == 8
@@ -355,5 +333,3 @@ def test_errors_name_the_argument_and_the_fix(points):
         plots.plot_pareto({"A": np.zeros(4)})
     with pytest.raises(ValueError, match=r"`values` must have shape \(snapshots, points\)"):
         plots.plot_training_map(np.zeros((2, 3)), np.zeros(2), np.zeros(3))
-    with pytest.raises(ValueError, match=r"`max_kl` must be positive, got 0"):
-        _geometry.plot_geometry(max_kl=0)

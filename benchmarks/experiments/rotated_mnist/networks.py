@@ -1,7 +1,6 @@
 """Networks, heads and optimisers of the rotated-digit table, and what its probe looks at."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -77,10 +76,8 @@ def predictive_link(job: Job) -> Callable[[Gaussian], Gaussian]:
     """From the trained distribution to that of an observation: Collier's adds the temperature."""
     if job.method != "collier":
         return lambda dist: dist
-    from fisher8_jax.losses import collier_predictive
-
     temperature = HYPERPARAMETERS["collier"]["temperature"]
-    return functools.partial(collier_predictive, temperature=temperature)
+    return lambda dist: dist.with_noise(temperature)
 
 
 def representation(method: str, params: Params, inputs: Array) -> Array:
