@@ -18,7 +18,7 @@ def check_gaussian(name: str, dist: Family, method: str) -> None:
     if not isinstance(dist, Gaussian):
         raise TypeError(
             f"`{name}` must be a `Gaussian` for `{method}`, got {type(dist).__name__}. For other "
-            "likelihoods use `nll`, `natural_gradient` or `fisher8`."
+            "likelihoods use `losses.nll`, `natural_gradient` or `fisher8`."
         )
 
 
@@ -36,8 +36,7 @@ def check_reference(reference: Gaussian, dist: Gaussian) -> None:
     if reference.batch_shape != dist.batch_shape:
         raise ValueError(
             f"`reference` must have the shape of the predictions, {dist.batch_shape}, got "
-            f"{reference.batch_shape}. Take those of the batch: "
-            "`gather_references(references, indices)`."
+            f"{reference.batch_shape}. Take those of the batch: `references[indices]`."
         )
 
 
