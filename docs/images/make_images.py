@@ -3,8 +3,8 @@
 Run it from the root of the repository: `python docs/images/make_images.py [NAME ...]`; a name is a
 page such as `plots.md` or a picture such as `front.png`. Every fenced Python block of a page is
 executed in order; an image link that follows a block names the file that the current figure is
-saved to. `engel.png` and `dense.png` come from trainings: `python -m benchmarks engel` and `dense`
-draw them.
+saved to. `front.png` comes from trainings of `front.py`, `engel.png` and `dense.png` from those of
+`python -m benchmarks engel` and `dense`, which draw them.
 """
 
 import re
@@ -15,6 +15,9 @@ import matplotlib
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import front
 
 DOCS = Path(__file__).resolve().parent.parent
 PART = re.compile(
@@ -56,26 +59,24 @@ def _run(page: Path) -> None:
 
 def from_results(names: list[str]) -> None:
     """Draws pictures from the committed results."""
-    from benchmarks.experiments.curvature.picture import draw_front
     from benchmarks.machinery.document import Figure
     from benchmarks.machinery.report import collect
     from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 
     store = Store(DEFAULT_RESULTS)
-    figures = {"front.png": Figure("front", lambda: draw_front(store), "")}
-    if set(names) & set(FROM_REPORT):
-        blocks = [block for section in collect(store) for block in section.blocks]
-        known = {block.name: block for block in blocks if isinstance(block, Figure)}
-        figures |= {name: known[figure] for name, figure in FROM_REPORT.items()}
+    blocks = [block for section in collect(store) for block in section.blocks]
+    figures = {block.name: block for block in blocks if isinstance(block, Figure)}
     for name in names:
-        (DOCS / "images" / name).write_bytes(figures[name].png)
+        (DOCS / "images" / name).write_bytes(figures[FROM_REPORT[name]].png)
         print(f"images/{name}")
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(DOCS.parent))
     asked = sys.argv[1:] or [*PAGES, *FROM_REPORT, "front.png"]
     for name in asked:
         if name in PAGES:
             from_page(DOCS / name)
-    from_results([name for name in asked if name not in PAGES])
+    if "front.png" in asked:
+        front.make(DOCS / "images" / "front.png")
+    if drawn := [name for name in asked if name in FROM_REPORT]:
+        from_results(drawn)
