@@ -107,8 +107,22 @@ def check_mask(name: str, mask: ArrayLike, shape: Shape) -> Array:
 
 
 def check_weights(name: str, weights: ArrayLike, shape: Shape) -> Array:
-    """Returns real `weights` expanded to `shape`; every axis must match or have length 1."""
-    return _expand(name, check_real(name, weights), shape)
+    """Returns real `weights` expanded to `shape`; every axis must match or have length 1.
+
+    Negative ones are refused where the values are known; inside `jit` they make nan gradients.
+    """
+    hint = "To leave an element out, give it the weight 0 or pass `where`."
+    return _expand(name, check_not_negative(name, weights, hint), shape)
+
+
+def check_not_negative(name: str, values: ArrayLike, hint: str = "") -> Array:
+    """Returns real `values` as an array, or says that one is negative; tracers pass."""
+    array = check_real(name, values)
+    if not isinstance(array, jax.core.Tracer) and bool(jnp.any(array < 0)):
+        raise ValueError(
+            f"`{name}` must not be negative, got {float(jnp.min(array)):g}. {hint}".rstrip()
+        )
+    return array
 
 
 def check_axis(

@@ -195,6 +195,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _number(value: object) -> str:
     """Four digits, without an exponent where it is not needed."""
+    if value is None:
+        return "not finite"
     number = float(np.asarray(value))
     if not 1e-4 <= abs(number) < 1e7:
         return f"{number:.4g}"

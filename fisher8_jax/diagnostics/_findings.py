@@ -1,12 +1,12 @@
 """What the doctor says: findings with the figures behind them."""
 
 import dataclasses
-import math
 import textwrap
 from collections.abc import Mapping
 from typing import Literal
 
 from fisher8_jax._internal.html import note
+from fisher8_jax._internal.plain import json_number
 
 Severity = Literal["error", "warning"]
 
@@ -110,12 +110,6 @@ class Diagnosis:
         if not self.findings:
             return "No fault found."
         return "\n\n".join(str(finding) for finding in self.findings)
-
-
-def json_number(value: float) -> float | None:
-    """A Python float, or None where JSON knows no number."""
-    number = float(value)
-    return number if math.isfinite(number) else None
 
 
 def sorted_by_severity(findings: list[Finding]) -> tuple[Finding, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_host_array
-from fisher8_jax.diagnostics._findings import json_number
+from fisher8_jax._internal.plain import json_number
 
 _SERIES = (
     "losses",

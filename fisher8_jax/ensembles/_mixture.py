@@ -75,6 +75,12 @@ class Mixture(Predictive):
         return jnp.mean(self.members.mean, axis=0)
 
     @property
+    def center(self) -> Array:
+        """The mean of the members' centers, which exists where their means do not."""
+        check_members(self.members)
+        return self.mean if self.is_circular else jnp.mean(self.members.center, axis=0)
+
+    @property
     def aleatoric(self) -> Array:
         """The mean of the members' variances: noise that more data would not remove."""
         check_members(self.members)
@@ -82,11 +88,11 @@ class Mixture(Predictive):
 
     @property
     def epistemic(self) -> Array:
-        """The variance of the members' means: what the members disagree about."""
+        """The variance of the members' centers: what the members disagree about."""
         check_members(self.members)
         if self.is_circular and self.size > 1:
             return jnp.maximum(1 - self.aleatoric - jnp.hypot(*self._resultant()), 0)
-        return jnp.var(self.members.mean, axis=0)
+        return jnp.var(self.members.center, axis=0)
 
     @property
     def variance(self) -> Array:

@@ -9,6 +9,3 @@ with _needs_extra("estimator", package="sklearn", needed_by="fisher8_jax.estimat
     from fisher8_jax.estimator._regressor import Fisher8Regressor as Fisher8Regressor
     from fisher8_jax.estimator._scorers import SCORERS as SCORERS
     from fisher8_jax.estimator._scorers import last_step as last_step
-    from fisher8_jax.estimator._scorers import neg_crps as neg_crps
-    from fisher8_jax.estimator._scorers import neg_interval_score as neg_interval_score
-    from fisher8_jax.estimator._scorers import neg_nll as neg_nll

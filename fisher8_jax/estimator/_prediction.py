@@ -58,9 +58,18 @@ def predict_mixture(
 def predict_moments(
     network: Network, params: chex.ArrayTree, inputs: Array, outside: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Mean, standard deviation, and the two parts of the variance."""
+    """Center, standard deviation, and the two parts of the variance.
+
+    Infinite where the tails of a sound prediction are too heavy for a variance.
+    """
     mixture = predict_mixture(network, params, inputs, outside)
-    return mixture.mean, mixture.std, mixture.aleatoric, mixture.epistemic
+    is_sound = mixture.is_finite()
+
+    def or_infinite(values: Array) -> Array:
+        return jnp.where(is_sound & jnp.isnan(values), jnp.inf, values)
+
+    parts = (mixture.std, mixture.aleatoric, mixture.epistemic)
+    return mixture.center, *map(or_infinite, parts)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -179,6 +188,11 @@ class Prediction(Predictive):
         return self._back(self.standard.mean)
 
     @property
+    def center(self) -> Any:
+        """The center of each prediction: what `predict` returns."""
+        return self._back(self.standard.center)
+
+    @property
     def std(self) -> Any:
         """The standard deviation of each prediction."""
         return _wide(self.standard.std) * self.scaler.scale
@@ -212,7 +226,7 @@ class Prediction(Predictive):
         return self._back(self.standard.sample(key, sample_shape))
 
     def residual(self, targets: ArrayLike) -> Any:
-        """`targets - mean`, from differences in the units of training."""
+        """`targets - center`, from differences in the units of training."""
         scale = self.scaler.scale
         return _wide(self.standard.residual(self._forth(targets))) * scale
 

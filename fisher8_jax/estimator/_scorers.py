@@ -40,33 +40,13 @@ def last_step(model: BaseEstimator, X: Table) -> tuple[Any, Any]:
 
 
 def neg_nll(model: BaseEstimator, X: Table, y: ArrayLike) -> float:
-    """Minus the mean negative log-likelihood; missing targets do not count.
-
-    Example:
-        >>> import numpy as np
-        >>> from sklearn.model_selection import cross_val_score
-        >>> from fisher8_jax.estimator import Fisher8Regressor, neg_nll
-        >>> X = np.linspace(-1, 1, 60)[:, None]
-        >>> model = Fisher8Regressor(n_members=1, hidden_layer_sizes=(4,), max_steps=50)
-        >>> cross_val_score(model, X, X[:, 0], scoring=neg_nll, cv=2).shape
-        (2,)
-    """
+    """Minus the mean negative log-likelihood; missing targets do not count."""
     regressor, rows = last_step(model, X)
     return -float(np.nanmean(regressor.nll(rows, y)))
 
 
 def neg_crps(model: BaseEstimator, X: Table, y: ArrayLike) -> float:
-    """Minus the mean continuous ranked probability score, in the units of the targets.
-
-    Example:
-        >>> import numpy as np
-        >>> from sklearn.model_selection import cross_val_score
-        >>> from fisher8_jax.estimator import Fisher8Regressor, neg_crps
-        >>> X = np.linspace(-1, 1, 60)[:, None]
-        >>> model = Fisher8Regressor(n_members=1, hidden_layer_sizes=(4,), max_steps=50)
-        >>> cross_val_score(model, X, X[:, 0], scoring=neg_crps, cv=2).shape
-        (2,)
-    """
+    """Minus the mean continuous ranked probability score, in the units of the targets."""
     regressor, rows = last_step(model, X)
     targets = np.asarray(y, np.float64)
     is_known = ~np.isnan(targets)
@@ -78,15 +58,6 @@ def neg_crps(model: BaseEstimator, X: Table, y: ArrayLike) -> float:
 def neg_interval_score(model: BaseEstimator, X: Table, y: ArrayLike) -> float:
     """Minus the mean interval score at 90 %: width, and a fine for targets outside.
 
-    Example:
-        >>> import numpy as np
-        >>> from sklearn.model_selection import cross_val_score
-        >>> from fisher8_jax.estimator import Fisher8Regressor, neg_interval_score
-        >>> X = np.linspace(-1, 1, 60)[:, None]
-        >>> model = Fisher8Regressor(n_members=1, hidden_layer_sizes=(4,), max_steps=50)
-        >>> cross_val_score(model, X, X[:, 0], scoring=neg_interval_score, cv=2).shape
-        (2,)
-
     Reference:
         Gneiting and Raftery, Strictly proper scoring rules, prediction, and estimation, 2007.
     """
@@ -97,8 +68,10 @@ def neg_interval_score(model: BaseEstimator, X: Table, y: ArrayLike) -> float:
     return -float(np.nanmean(high - low + 20 * outside))
 
 
-# scikit-learn fixes the names that it knows when it is imported, so names are given as a table.
 SCORERS = MappingProxyType(
     {"neg_nll": neg_nll, "neg_crps": neg_crps, "neg_interval_score": neg_interval_score}
 )
-"""The scorers by name: `GridSearchCV(model, grid, scoring=dict(SCORERS), refit="neg_nll")`."""
+"""The scorers by name, for `scoring`: `cross_val_score(model, X, y, scoring=SCORERS["neg_nll"])`.
+
+Several at once are `GridSearchCV(model, grid, scoring=dict(SCORERS), refit="neg_nll")`.
+"""

@@ -20,7 +20,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.scipy.linalg import cho_solve
 
 from fisher8_jax._internal.checks import check_count, check_positive
 from fisher8_jax._internal.trees import array_fields
@@ -28,6 +27,7 @@ from fisher8_jax.families._contract import (
     ScalarFamily,
     family,
 )
+from fisher8_jax.families._fisher_factor import solve_damped
 from fisher8_jax.families._units import expand_units
 
 LogDensity = Callable[..., Array]
@@ -200,15 +200,9 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
 
     def natural(self, cotangent: Self) -> Self:
         """`(F + damping * diag(F))^-1 cotangent`."""
-        cotangent = cotangent.widen()
-        information = self.information()
-        diagonal = jnp.diagonal(information, axis1=-2, axis2=-1)
-        scale = lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1))
-        unit = information * scale[..., :, None] * scale[..., None, :]
-        eye = jnp.eye(unit.shape[-1], dtype=unit.dtype)[(None,) * (unit.ndim - 2)]
-        lower = jnp.linalg.cholesky(unit + self._damping * eye)
-        flat = scale * jnp.stack(list(cotangent._fields().values()), -1)
-        solved = scale * cho_solve((lower, True), flat[..., None])[..., 0]
+        flat = jnp.stack(list(cotangent.widen()._fields().values()), -1)
+        # Not refined: the information of Monte Carlo draws is itself noisy.
+        solved = solve_damped(self.information(), flat, self._damping, refinements=0)
         return type(self)(*(solved[..., i] for i in range(solved.shape[-1])))
 
     def fisher(self, tangent: Self) -> Self:

@@ -10,6 +10,7 @@ fields in order and each of them flattened. Three ways lead there:
 
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.scipy.linalg import cho_solve
 
 
 def diagonal_factor(*entries: Array) -> Array:
@@ -89,3 +90,29 @@ def _log_cumulative_sum(x: Array) -> Array:
 def _eye_like(vector: Array) -> Array:
     eye = jnp.eye(vector.shape[-1], dtype=vector.dtype)
     return eye[(None,) * (vector.ndim - 1)]
+
+
+def solve_damped(information: Array, vector: Array, damping: float, *, refinements: int) -> Array:
+    """`(F + damping * diag(F))^-1 vector`, refined towards `F^-1 vector`.
+
+    Along a direction in which `F`, with its diagonal scaled to 1, has the eigenvalue `e`, the
+    relative error is `(damping / (e + damping))^(1 + refinements)`. Directions that change nothing
+    are left alone if `vector` has no part along them.
+
+    Args:
+        information: shape `(..., p, p)`.
+        vector: shape `(..., p)`.
+        damping: relative to the diagonal.
+        refinements: how often what is left of the equation is solved again.
+    """
+    diagonal = jnp.diagonal(information, axis1=-2, axis2=-1)
+    scale = lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1))
+    # With a unit diagonal, damping relative to it is a multiple of the identity.
+    unit = information * scale[..., :, None] * scale[..., None, :]
+    eye = jnp.eye(unit.shape[-1], dtype=unit.dtype)[(None,) * (unit.ndim - 2)]
+    lower = jnp.linalg.cholesky(unit + damping * eye)
+    wanted = (scale * vector)[..., None]
+    solved = cho_solve((lower, True), wanted)
+    for _ in range(refinements):
+        solved = solved + cho_solve((lower, True), wanted - unit @ solved)
+    return scale * solved[..., 0]

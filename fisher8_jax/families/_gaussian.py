@@ -11,6 +11,7 @@ from jax.scipy.special import erf, ndtr, ndtri
 
 from fisher8_jax._internal.checks import (
     check_floating,
+    check_not_negative,
     check_number,
     check_positive,
     check_same_shape,
@@ -69,19 +70,19 @@ class Gaussian(LocationScale):
 
     @classmethod
     def from_std(cls, mean: Array, std: Array) -> Self:
-        """From standard deviations that are already positive."""
-        return cls(mean, 2 * jnp.log(jnp.asarray(std)))
+        """From standard deviations that are already positive; negative ones raise outside `jit`."""
+        return cls(mean, 2 * jnp.log(check_not_negative("std", std)))
 
     @classmethod
     def from_variance(cls, mean: Array, variance: Array) -> Self:
-        """From variances that are already positive.
+        """From variances that are already positive; negative ones raise outside `jit`.
 
         Example:
             >>> import jax.numpy as jnp
             >>> Gaussian.from_variance(mean=jnp.zeros(1), variance=jnp.array([4.0])).std
             Array([2.], dtype=float32)
         """
-        return cls(mean, jnp.log(jnp.asarray(variance)))
+        return cls(mean, jnp.log(check_not_negative("variance", variance)))
 
     @classmethod
     def from_softplus_std(cls, mean: Array, raw: Array) -> Self:

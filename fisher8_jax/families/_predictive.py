@@ -86,6 +86,21 @@ class Predictive(abc.ABC):
         """Independent draws of shape `sample_shape + batch_shape + event_shape`."""
 
     @property
+    def center(self) -> Array:
+        """The mean where it always exists; the median for families whose tails may be too heavy.
+
+        What to report as the one predicted value, and what residuals are counted from.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from fisher8_jax.families import StudentT
+            >>> cauchy = StudentT(jnp.ones(1), jnp.zeros(1), df=1.0)
+            >>> cauchy.mean, cauchy.center
+            (Array([nan], dtype=float32), Array([1.], dtype=float32))
+        """
+        return self.mean
+
+    @property
     def std(self) -> Array:
         """The square root of the variance."""
         return jnp.sqrt(self.variance)
@@ -165,8 +180,8 @@ class Predictive(abc.ABC):
         return lower, upper
 
     def residual(self, targets: Array) -> Array:
-        """`targets - mean`; for angles the shorter way round."""
-        difference = self.check_targets(targets) - self.mean
+        """`targets - center`; for angles the shorter way round."""
+        difference = self.check_targets(targets) - self.center
         return _wrap(difference) if self.is_circular else difference
 
     def z_score(self, targets: Array) -> Array:

@@ -80,6 +80,11 @@ class StudentT(LocationScale):
         return type(self)(location, log_scale, self.df)
 
     @property
+    def center(self) -> Array:
+        """`location`: the median, and the mean where there is one."""
+        return self.location
+
+    @property
     def mean(self) -> Array:
         """`location` where `df > 1`, else nan."""
         return self.location if self.df > 1 else jnp.full_like(self.location, jnp.nan)

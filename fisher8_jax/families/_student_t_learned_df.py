@@ -92,6 +92,11 @@ class StudentTLearnedDf(LocationScale):
         return type(self)(location, log_scale, self.log_df)
 
     @property
+    def center(self) -> Array:
+        """`location`: the median, and the mean where there is one."""
+        return self.location
+
+    @property
     def mean(self) -> Array:
         """`location` where the degrees of freedom exceed 1, else nan."""
         return jnp.where(self.log_df > 0, self.location, jnp.nan)

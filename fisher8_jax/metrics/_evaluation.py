@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.html import table
+from fisher8_jax._internal.plain import Plain, json_numbers
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.metrics._table import Row, format_table, table_cells
 
@@ -91,12 +92,19 @@ class Evaluation:
     constant: bool = dataclasses.field(default=True, metadata={"static": True})
     confidence: float | None = dataclasses.field(default=None, metadata={"static": True})
 
-    def as_dict(self) -> dict[str, Array]:
-        """The metrics by name, one entry per level, for a logger.
+    def as_dict(self) -> dict[str, Plain]:
+        """The metrics by name, one entry per level, for a logger or for JSON.
 
         Returns:
-            Arrays of the shape of the remaining coordinates, under keys such as `rmse` and
-            `coverage_0.9`.
+            Python numbers, or lists of them where there are several targets, under keys such as
+            `rmse` and `coverage_0.9`; None for what is not finite.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from fisher8_jax import Gaussian, evaluate
+            >>> scores = evaluate(Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([1.0, 7.0]))
+            >>> scores.as_dict()["rmse"]
+            5.0
         """
         counts = {"count": self.count, "non_finite": self.non_finite}
         scalars = {name: getattr(self, name) for name, _ in _SCALARS}
@@ -105,7 +113,8 @@ class Evaluation:
             for name, _ in _PER_LEVEL
             for position, level in enumerate(self.levels)
         }
-        return counts | scalars | per_level
+        found = counts | scalars | per_level
+        return {name: json_numbers(values) for name, values in found.items()}
 
     def unscale(self, scale: float) -> "Evaluation":
         """The scores of `scale * y` from those of `y`, as float64 NumPy arrays.

@@ -9,7 +9,7 @@ from fisher8_jax.families import Predictive
 
 
 def rmse(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:
-    """The root mean squared error `sqrt(mean((targets - dist.mean)^2))`, in units of the targets.
+    """The root mean squared error `sqrt(mean((targets - dist.center)^2))`, in units of the targets.
 
     All metrics share these arguments. Values are computed in at least float32.
 
@@ -38,7 +38,7 @@ def rmse(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | Non
 
 
 def mae(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:
-    """The mean absolute error `mean(|targets - dist.mean|)`, in units of the targets.
+    """The mean absolute error `mean(|targets - dist.center|)`, in units of the targets.
 
     Args:
         dist: see `rmse`.

@@ -91,7 +91,7 @@ def plot_fit(
         true = check_inputs_1d(truth, number, "truth")
         ax.plot(x[order], true[order], color=VERMILLION, linestyle=(0, (4, 2)), label="truth")
     line = {"color": BLACK, "linewidth": 1.6, "label": "mean", "zorder": 2.5}
-    mean = np.asarray(dist.mean, np.float64)
+    mean = np.asarray(dist.center, np.float64)
     ax.plot(x[order], mean[order], **merged(line, kwargs, (("c", "color"), ("lw", "linewidth"))))
     return finish(ax, "input", "target")
 
@@ -107,7 +107,7 @@ _MOST_INTERVALS = 150
 def _chosen(dist: Predictive, rows: np.ndarray, feature: int | None) -> tuple[np.ndarray, str]:
     """What to draw along, and its label."""
     if feature is None:
-        return np.asarray(dist.mean, np.float64), "predicted mean"
+        return np.asarray(dist.center, np.float64), "predicted mean"
     if not 0 <= feature < rows.shape[1]:
         raise ValueError(
             f"`feature` must be the position of one of {rows.shape[1]} inputs, got {feature}."
@@ -137,6 +137,6 @@ def _plot_points(
         rows = drawn[is_drawn[drawn]]
         ax.plot(x[rows], y[rows], ".", markersize=3, color="0.25", zorder=1.5, label="targets")
     dots = {"color": BLACK, "marker": "_", "linestyle": "none", "label": "mean", "zorder": 2.5}
-    mean = np.asarray(dist.mean, np.float64)
+    mean = np.asarray(dist.center, np.float64)
     ax.plot(x[drawn], mean[drawn], **merged(dots, kwargs, (("c", "color"), ("lw", "linewidth"))))
     return finish(ax, label, "target")

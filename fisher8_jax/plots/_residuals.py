@@ -58,7 +58,7 @@ def plot_intervals(
     """
     check_level("level", level)
     _, drawn = drawn_targets(dist, targets, where)
-    centre = np.asarray(dist.mean, np.float64)
+    centre = np.asarray(dist.center, np.float64)
     low, high = (np.asarray(end, np.float64) - centre for end in dist.interval(level))
     ax = current_axes(ax)
     order = np.flatnonzero(drawn)[np.argsort((high - low)[drawn], kind="stable")]

@@ -1,5 +1,7 @@
 """Scorers by name, pipelines, importance: what users of scikit-learn are used to."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -14,12 +16,14 @@ from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import (
     SCORERS,
     Fisher8Regressor,
+    Importance,
     last_step,
-    neg_crps,
-    neg_interval_score,
-    neg_nll,
     permutation_importance,
 )
+from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.estimator._prediction import in_blocks, predict_moments
+from fisher8_jax.estimator._scorers import neg_crps, neg_interval_score, neg_nll
+from fisher8_jax.families import StudentTLearnedDf
 from fisher8_jax.plots import plot_importance
 
 SETTINGS = {
@@ -153,3 +157,30 @@ def test_importance_is_drawn(fitted):
         plot_importance(found.names, found.mean[:2], found.spread[:2])
     with pytest.raises(ValueError, match="`error` must have shape"):
         plot_importance(found.names, found.mean, found.spread, error=found.mean)
+
+
+def test_importance_prints_as_a_table_and_is_json():
+    found = Importance(
+        ("a long name", "b"), np.array([0.0, 1.0]), np.zeros(2), np.full((2, 2), 0.5)
+    )
+    assert repr(found).splitlines() == [
+        "column            mean    spread",
+        "b                1.000     0.000",
+        "a long name      0.000     0.000",
+    ]
+    stored = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert stored["b"] == {"mean": 1.0, "spread": 0.0, "mean_error": 0.5, "spread_error": 0.5}
+
+
+def test_predictions_without_a_mean_have_a_center():
+    """Half a degree of freedom: no mean, no variance; the median exists."""
+    network = Network((), link_of(StudentTLearnedDf), ())
+    bias = np.array([[2.0, 0.0, np.log(0.5)]] * 2, np.float32)
+    params = [{"kernel": np.zeros((2, 1, 3), np.float32), "bias": bias}]
+    rows = np.zeros((3, 1), np.float32), np.zeros(3, np.float32)
+    center, *rest = in_blocks(predict_moments, network, params, *rows)
+    np.testing.assert_array_equal(center, 2)
+    std, aleatoric, epistemic = rest
+    assert np.isinf(std).all()
+    assert np.isinf(aleatoric).all()
+    np.testing.assert_array_equal(epistemic, 0)

@@ -164,3 +164,11 @@ def test_jit_vmap_and_tree_structure():
     assert paths == [".mean", ".log_variance"]
     with pytest.raises(AttributeError):
         p.mean = y
+
+
+def test_negative_spreads_are_refused():
+    with pytest.raises(ValueError, match="`std` must not be negative, got -2"):
+        Gaussian.from_std(jnp.zeros(2), jnp.array([1.0, -2.0]))
+    with pytest.raises(ValueError, match="`variance` must not be negative, got -1"):
+        Gaussian.from_variance(jnp.zeros(2), jnp.array([1.0, -1.0]))
+    assert jnp.isnan(jax.jit(Gaussian.from_std)(jnp.zeros(1), -jnp.ones(1)).log_variance).all()

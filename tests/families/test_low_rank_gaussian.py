@@ -24,3 +24,18 @@ def test_nll_of_a_nearly_singular_covariance_in_float32(log_diagonal):
     # Along the factor own residuals are rounding errors of the targets over a tiny diagonal.
     slack = 0.5 * 3 * (2.0**-22 * np.abs(y).max()) ** 2 * np.exp(-log_diagonal)
     np.testing.assert_allclose(values, expected, rtol=2e-3, atol=1e-3 + slack)
+
+
+def test_the_natural_gradient_is_not_damped():
+    """Against the pseudo-inverse: `natural(fisher(t))` moves the covariance as `t` does."""
+    rng = np.random.default_rng(1)
+    arrays = [rng.normal(size=shape) for shape in ((4, 6), (4, 6, 2), (4, 6))]
+    tangents = [rng.normal(size=shape) for shape in ((4, 6), (4, 6, 2), (4, 6))]
+    dist, tangent = (
+        LowRankGaussian(*map(jnp.asarray, arrays)),
+        LowRankGaussian(*map(jnp.asarray, tangents)),
+    )
+    back = dist.natural(dist.fisher(tangent))
+    expected = dist._covariance_step(tangent)
+    np.testing.assert_allclose(dist._covariance_step(back), expected, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(back.mean, tangent.mean, rtol=1e-9)

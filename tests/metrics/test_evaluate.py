@@ -1,5 +1,7 @@
 """The record and its bootstrap intervals."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +63,11 @@ def test_as_dict_has_one_entry_per_level():
     assert record.levels[2] == 0.9
     np.testing.assert_array_equal(entries["coverage_0.9"], record.coverage[:, 2])
     np.testing.assert_array_equal(entries["rmse"], record.rmse)
-    assert {value.shape for value in entries.values()} == {(2,)}
+    assert {len(value) for value in entries.values()} == {2}
+    assert json.loads(json.dumps(entries, allow_nan=False)) == entries
+    diverged = metrics.evaluate(Gaussian(jnp.full(24, jnp.nan), jnp.zeros(24)), y[:, 0])
+    assert diverged.as_dict()["rmse"] is None
+    assert diverged.as_dict()["count"] == 24
 
 
 def test_record_is_a_pytree_that_vmap_stacks():
