@@ -216,11 +216,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         return self
 
     def predict(self, X: Table, return_std: bool = False) -> Any:
-        """The mean of the prediction, and with `return_std` its standard deviation too.
-
-        Of 'student_t_learned_df' the mean of the members' medians, which always exists; where its
-        tails are too heavy for a variance, the standard deviation is infinite.
-        """
+        """The mean (where a family has none, the median), and with `return_std` its spread too."""
         mean, std, _, _ = self._run(predict_moments, X)
         mean = self._to_units(mean)
         mean = find_likelihood(self.family_, self.family).wrap(mean)
