@@ -17,10 +17,11 @@ from fisher8_jax._fisher8 import (
     vary_over,
 )
 from fisher8_jax._internal.numerics import AxisName, materialize
+from fisher8_jax._internal.sharding import place_like, with_auto_axes
 from fisher8_jax.curvature._gram import pull_back
 from fisher8_jax.curvature._network_curvature import DAMPING, NetworkCurvature, curve
 from fisher8_jax.curvature._problem import Mask, Problem, outputs_first, pose
-from fisher8_jax.curvature._solvers import Solver
+from fisher8_jax.curvature._solvers import Solver, check_solver
 from fisher8_jax.curvature._state import GradientState
 from fisher8_jax.curvature._trace import PredictOne
 
@@ -106,7 +107,35 @@ def network_gradient(
         >>> print((-step.gradient[:2]).round(2))
         [1. 2.]
     """
-    mask = Mask(where, weights)
+    check_solver(solver)
+
+    def compute(batch: _Batch) -> NetworkGradient:
+        return _network_gradient(predict_one, loss, axis_name, solver, batch)
+
+    batch = _Batch(params, inputs, targets, damping, Mask(where, weights), state)
+    step = with_auto_axes(compute, batch)
+    return step._replace(gradient=place_like(step.gradient, params))
+
+
+class _Batch(NamedTuple):
+    """The arrays that a step is computed from."""
+
+    params: ArrayTree
+    inputs: ArrayTree
+    targets: Array
+    damping: Numeric
+    mask: Mask
+    state: GradientState | None
+
+
+def _network_gradient(
+    predict_one: PredictOne,
+    loss: Loss | None,
+    axis_name: AxisName | None,
+    solver: Solver | Literal["auto"],
+    batch: _Batch,
+) -> NetworkGradient:
+    params, inputs, targets, damping, mask, state = batch
     problem = pose(predict_one, params, inputs, damping=damping, mask=mask, axis_name=axis_name)
     given = GradientState() if state is None else GradientState.check(state, params)
     given = jax.tree.map(lax.stop_gradient, given)

@@ -20,6 +20,7 @@ from jax import Array, lax
 
 from fisher8_jax._fisher8 import check_family, natural_cotangent, vary_over, what_natural_needs
 from fisher8_jax._internal.numerics import AxisName, materialize
+from fisher8_jax._internal.sharding import place_like, with_auto_axes
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.curvature._leaf_forms import LeafPlan, describe
 from fisher8_jax.curvature._problem import (
@@ -30,7 +31,7 @@ from fisher8_jax.curvature._problem import (
     pose,
     rows_first,
 )
-from fisher8_jax.curvature._solvers import Prepared, Solver, choose_solver
+from fisher8_jax.curvature._solvers import Prepared, Solver, check_solver, choose_solver
 from fisher8_jax.curvature._state import Scale, full_scale, is_scale, scale_leaves
 from fisher8_jax.curvature._trace import PredictOne
 from fisher8_jax.families import Family
@@ -191,9 +192,15 @@ def network_curvature(
         >>> print((-jax.grad(loss)(params)[:2]).round(2))  # one step to the line 1 + 2 x
         [1. 2.]
     """
-    mask = Mask(where, weights)
-    problem = pose(predict_one, params, inputs, damping=damping, mask=mask, axis_name=axis_name)
-    return curve(problem, params, solver, damping_scale)[1]
+    check_solver(solver)
+
+    def compute(
+        params: ArrayTree, inputs: ArrayTree, damping: Numeric, mask: Mask, scale: ArrayTree | None
+    ) -> NetworkCurvature:
+        problem = pose(predict_one, params, inputs, damping=damping, mask=mask, axis_name=axis_name)
+        return curve(problem, params, solver, scale)[1]
+
+    return with_auto_axes(compute, params, inputs, damping, Mask(where, weights), damping_scale)
 
 
 def curve(
@@ -264,14 +271,19 @@ def _precondition_forward(dist, curvature):
 
 
 def _precondition_backward(residuals, cotangent):
-    dist, curvature = residuals
+    solved = with_auto_axes(_solve_for, *residuals, cotangent)
+    return place_like(solved, cotangent), None
+
+
+def _solve_for(dist: Family, curvature: NetworkCurvature, cotangent: SomeFamily) -> SomeFamily:
+    """What to back-propagate instead of `cotangent`."""
     natural = natural_cotangent(dist, cotangent, curvature.whitening.where)
     plain = {name: materialize(x) for name, x in natural.items()}
     vectors = dataclasses.replace(cotangent, **plain)
     solution = curvature.solve(vectors.to_vector())
     whitened = rows_first(solution.whitened, curvature.dist)
     solved = vectors.from_vector(curvature.whitening.to_cotangent(whitened))
-    return jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), solved, cotangent), None
+    return jax.tree.map(lambda x, leaf: x.astype(leaf.dtype), solved, cotangent)
 
 
 _precondition.defvjp(_precondition_forward, _precondition_backward)

@@ -286,9 +286,9 @@ def pose(
     params, inputs = jax.tree.map(lax.stop_gradient, given)
     data = [jnp.asarray(x) for x in jax.tree.leaves(inputs)]
     _check_rows(data)
-    network = trace(predict_one, params, inputs)
     leaves = vary_with([jnp.asarray(leaf) for leaf in jax.tree.leaves(params)], data)
-    forward = run(network, leaves, inputs)
+    network = trace(predict_one, params, leaves, data, inputs)
+    forward = run(network, leaves, data)
     dist: Family = jax.tree.unflatten(jax.tree.structure(network.prediction), forward.outputs)
     mask = mask.expand(dist.batch_shape)
     hidden = jax.tree.map(lambda leaf: zero_outside(leaf, mask.where), dist)

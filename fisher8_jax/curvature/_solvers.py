@@ -16,6 +16,7 @@ from jax import Array, lax
 from jax.lax import linalg
 
 from fisher8_jax._internal.batching import one_matrix_at_a_time
+from fisher8_jax._internal.checks import check_count, check_number
 from fisher8_jax._internal.numerics import AxisName
 from fisher8_jax.curvature._conjugate_gradients import conjugate_gradients
 from fisher8_jax.curvature._gram import gram_matrix
@@ -215,6 +216,22 @@ class ConjugateGradients(NamedTuple):
 # Beyond a matrix of 64 MB, or intermediate results of 1 GB, both in float32.
 _LARGEST_SYSTEM = 4096
 _LARGEST_LEAF = 2**28
+
+
+def check_solver(solver: object) -> None:
+    """Says which solvers there are."""
+    if isinstance(solver, str) and solver == "auto":
+        return
+    if not isinstance(solver, Direct | Blocks | ConjugateGradients):
+        raise TypeError(
+            "`solver` must be 'auto', `Direct()`, `Blocks(rows)` or `ConjugateGradients()` of "
+            f"`fisher8_jax.curvature`, got {solver!r}."
+        )
+    if isinstance(solver, Blocks):
+        check_count("Blocks.rows", solver.rows)
+    if isinstance(solver, ConjugateGradients):
+        check_count("ConjugateGradients.max_iterations", solver.max_iterations)
+        check_number("ConjugateGradients.tolerance", solver.tolerance, at_least=0)
 
 
 def choose_solver(problem: Problem) -> Solver:

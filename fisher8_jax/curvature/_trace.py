@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from chex import ArrayTree
-from jax import Array
+from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from fisher8_jax._fisher8 import check_family
@@ -46,19 +46,35 @@ class ForwardPass(NamedTuple):
     pull_back: PullBack
 
 
-def trace(predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree) -> TracedNetwork:
-    """Traces `predict_one` on one example and finds its uses; computes nothing."""
-    paths, structure = jax.tree.flatten_with_path(params)
-    shapes = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for _, x in paths]
+def trace(
+    predict_one: PredictOne,
+    params: ArrayTree,
+    leaves: Sequence[Array],
+    data: Sequence[Array],
+    inputs: ArrayTree,
+) -> TracedNetwork:
+    """Traces `predict_one` on one example and finds its uses; computes nothing.
 
-    def predict(leaves: list[Array], example: ArrayTree) -> Family:
-        dist = predict_one(jax.tree.unflatten(structure, leaves), example)
+    The arrays themselves are traced, not their shapes, so that the program knows over which axes of
+    an enclosing `shard_map` they vary.
+
+    Args:
+        predict_one: see `network_curvature`.
+        params: the parameters, for their structure.
+        leaves: their leaves.
+        data: the leaves of the inputs.
+        inputs: the inputs, for their structure.
+    """
+    paths, structure = jax.tree.flatten_with_path(params)
+    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+
+    def predict(leaves: list[Array], example: list[Array]) -> Family:
+        given = jax.tree.unflatten(jax.tree.structure(inputs), example)
+        dist = predict_one(jax.tree.unflatten(structure, leaves), given)
         return check_family("the result of `predict_one`", dist)
 
-    example = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[1:], jnp.result_type(x)), inputs
-    )
-    program, prediction = jax.make_jaxpr(predict, return_shape=True)(shapes, example)
+    example = [lax.index_in_dim(x, 0, keepdims=False) for x in data]
+    program, prediction = jax.make_jaxpr(predict, return_shape=True)(list(leaves), example)
     names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths]
     network = TracedNetwork(program, (), tuple(names), tuple(shapes), prediction)
     uses: list[Use] = []
@@ -67,13 +83,12 @@ def trace(predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree) -> Trac
         variables = operands if equation is None else equation.outvars
         uses.append(Use(equation, tuple(operands), tuple(v.aval for v in variables)))
 
-    walk(program, _arguments(network, [None] * len(shapes), jax.tree.leaves(example)), record)
+    walk(program, _arguments(network, [None] * len(shapes), example), record)
     return network._replace(uses=tuple(uses))
 
 
-def run(network: TracedNetwork, leaves: Sequence[Array], inputs: ArrayTree) -> ForwardPass:
+def run(network: TracedNetwork, leaves: Sequence[Array], data: list[Array]) -> ForwardPass:
     """One forward pass of the batch, differentiated with respect to the results of all uses."""
-    data = [jnp.asarray(x) for x in jax.tree.leaves(inputs)]
     rows = data[0].shape[0]
 
     def perturbed(example: list[Array], perturbations: list[list[Array]]) -> Any:
