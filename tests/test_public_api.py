@@ -13,7 +13,7 @@ REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 
 CHOSEN = {
     "": ("fisher8", "fisher8_nll", "microbatched_value_and_grad"),  # the rest repeats a room
-    "heads.nnx": ("DistributionHead", "predict_fn"),  # what is defined there
+    "heads.nnx": ("DistributionHead", "predict_fn", "predict_one_fn"),  # what is defined there
     "heads.linen": ("DistributionHead", "TrainState"),
 }
 DOORS = [path for path in LIBRARY if path.name == "__init__.py"]

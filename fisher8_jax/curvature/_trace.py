@@ -11,6 +11,7 @@ from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from fisher8_jax._fisher8 import check_family
+from fisher8_jax.curvature._batch_statistics import refuse_batch_statistics
 from fisher8_jax.curvature._walk import Alias, Use, Value, walk
 from fisher8_jax.families import Family
 
@@ -75,6 +76,7 @@ def trace(
 
     example = [lax.index_in_dim(x, 0, keepdims=False) for x in data]
     program, prediction = jax.make_jaxpr(predict, return_shape=True)(list(leaves), example)
+    refuse_batch_statistics(program, len(shapes))
     names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths]
     network = TracedNetwork(program, (), tuple(names), tuple(shapes), prediction)
     uses: list[Use] = []

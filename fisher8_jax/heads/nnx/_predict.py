@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import chex
+import jax
 from flax import nnx
 
 from fisher8_jax.families import Family
@@ -48,3 +49,48 @@ def predict_fn(
         return nnx.merge(graph, params, rest, copy=True)(*args, **kwargs)
 
     return predict
+
+
+def predict_one_fn(
+    model: nnx.Module, **kwargs: object
+) -> Callable[[nnx.State, chex.ArrayTree], Family]:
+    """What `model` predicts for one example, as a function of its parameters and the example.
+
+    For the argument `predict_one` of `network_gradient` and `network_curvature`. There, examples
+    must not influence each other, so the model is evaluated as for predictions, whatever its mode:
+    batch norms use their running averages, dropout is off. The model itself does not change; call
+    it on the batch as usual where running averages are to be updated.
+
+    Args:
+        model: maps a batch of inputs to a distribution, without `fisher8`.
+        kwargs: its keyword arguments.
+
+    Returns:
+        A function of the state of all `nnx.Param` of the model, and of one example without batch
+        axis.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from flax import nnx
+        >>> from fisher8_jax import network_gradient
+        >>> from fisher8_jax.heads.nnx import DistributionHead, predict_one_fn
+        >>> model = nnx.Sequential(
+        ...     nnx.BatchNorm(3, rngs=nnx.Rngs(0)),
+        ...     nnx.Dropout(0.5, rngs=nnx.Rngs(1)),
+        ...     DistributionHead(3, rngs=nnx.Rngs(2)),
+        ... )
+        >>> params, x, y = nnx.state(model, nnx.Param), jnp.ones((4, 3)), jnp.zeros(4)
+        >>> step = network_gradient(predict_one_fn(model), params, x, y)
+        >>> print(jax.tree.structure(step.gradient) == jax.tree.structure(params))
+        True
+    """
+    frozen = nnx.clone(model)
+    frozen.eval()
+    graph, _, *(rest,) = nnx.split(frozen, nnx.Param, ...)
+
+    def predict_one(params: nnx.State, example: chex.ArrayTree) -> Family:
+        batch = jax.tree.map(lambda leaf: leaf[None], example)
+        dist = nnx.merge(graph, params, rest, copy=True)(batch, **kwargs)
+        return jax.tree.map(lambda leaf: leaf[0], dist)
+
+    return predict_one
