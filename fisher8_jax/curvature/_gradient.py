@@ -166,7 +166,10 @@ def _value_and_natural(
     """The mean loss, this device's part of it, and its natural cotangent."""
     each = jnp.broadcast_to(1 / problem.elements, problem.dist.batch_shape)
     values, natural = value_and_natural(problem.dist, targets, each, loss, *problem.mask)
-    return jnp.sum(values) / problem.elements, natural
+    value = jnp.sum(values) / problem.elements
+    if problem.mask.weights is not None:  # as not finite as the gradient
+        value = jnp.where(jnp.any(problem.mask.weights < 0), jnp.nan, value)
+    return value, natural
 
 
 def _vectors(problem: Problem, natural: NaturalCotangent) -> Array:

@@ -130,9 +130,9 @@ def _plan_leaf(
     def plan(form: str, positions: int = 0, floats: int = 0, operations: int = 0) -> LeafPlan:
         return LeafPlan(network.names[leaf], shape, form, names, positions, floats, operations)
 
-    if not used:
-        return plan("unused" if network.is_trainable(leaf) else "frozen")
     size, n = math.prod(shape), rows * outputs
+    if not used or size == 0:
+        return plan("unused" if network.is_trainable(leaf) else "frozen")
     parts = [outers[index] for index in used if index in outers]
     if len(parts) < len(used) or len({part.layout for part in parts}) > 1:
         return plan("rows", 0, n * size, 2 * n * n * size)
@@ -150,6 +150,8 @@ def _as_outer(use: Use) -> Outer | None:
     parametric = [place for place, operand in enumerate(use.operands) if operand.is_parametric]
     if len(parametric) != 1 or use.equation is None:
         return None
+    if any(jnp.issubdtype(x.aval.dtype, jnp.complexfloating) for x in use.operands):
+        return None  # the parameter is real: its rows are real parts
     alias = use.operands[parametric[0]].alias
     if alias is None:
         return None

@@ -9,6 +9,7 @@ row has as many outputs as its distribution has coordinates.
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -137,7 +138,14 @@ class WhitenedJacobian(NamedTuple):
 
     def pull(self, outputs: Array) -> list[Array]:
         """The transpose of `push`."""
-        return jax.linear_transpose(self.push, self.leaves)(outputs)[0]
+        try:
+            return jax.linear_transpose(self.push, self.leaves)(outputs)[0]
+        except Exception as error:
+            raise ValueError(
+                "`predict_one` contains an operation without reverse-mode derivative, such as "
+                "`jax.lax.while_loop`. Give a loop a known number of iterations "
+                "(`jax.lax.fori_loop` or `scan`)."
+            ) from error
 
     def gram_product(self, outputs: Array, axis_name: AxisName | None) -> Array:
         """`J D^-1 J'` times `outputs`."""
@@ -280,6 +288,11 @@ def pose(
 ) -> Problem:
     """The linear system; arguments as in `network_curvature`."""
     check_positive("damping", damping)
+    if jnp.ndim(damping) > 0:
+        raise ValueError(
+            f"`damping` must be a number or a scalar array, got shape {jnp.shape(damping)}. A size "
+            "for every parameter is `damping_scale` of `network_curvature`."
+        )
     if axis_name is not None:
         check_axis_name_is_bound(axis_name)
     given = vary_over(axis_name, (params, inputs))
@@ -288,6 +301,7 @@ def pose(
     _check_rows(data)
     leaves = vary_with([jnp.asarray(leaf) for leaf in jax.tree.leaves(params)], data)
     network = trace(predict_one, params, leaves, data, inputs)
+    _check_leaves(network.names, leaves)
     forward = run(network, leaves, data)
     dist: Family = jax.tree.unflatten(jax.tree.structure(network.prediction), forward.outputs)
     mask = mask.expand(dist.batch_shape)
@@ -323,3 +337,14 @@ def _check_rows(data: list[Array]) -> None:
             "`inputs` must be arrays that share their first axis, the batch, got shapes "
             f"{shapes}. What all examples share belongs into `params` or into a closure."
         )
+    if shapes[0][0] == 0:
+        raise ValueError(f"`inputs` must have at least one row, got shapes {shapes}.")
+
+
+def _check_leaves(names: Sequence[str], leaves: Sequence[Array]) -> None:
+    for name, leaf in zip(names, leaves, strict=True):
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise TypeError(
+                f"The parameter `{name}` is complex ({leaf.dtype}), and its natural gradient is "
+                "not defined here. Keep real and imaginary part as two real parameters."
+            )

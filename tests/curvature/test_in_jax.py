@@ -78,10 +78,28 @@ def mesh():
     return jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 
 
-def test_a_sharded_batch_under_jit(problem):
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_sharded_batch_under_jit(problem, kind):
+    """Axes of `jax.make_mesh` are Explicit by default: shapes then say where arrays lie."""
     params, x, y, reference = problem
-    rows = NamedSharding(mesh(), PartitionSpec("data"))
-    gradient = jax.jit(step)(params, jax.device_put(x, rows), jax.device_put(y, rows))
+    rows = NamedSharding(jax.make_mesh((8,), ("data",), axis_types=(kind,)), PartitionSpec("data"))
+    x, y = jax.device_put((x, y), rows)
+
+    gradient = jax.jit(functools.partial(network_gradient, predict, damping=DAMPING))
+    assert relative_error(gradient(params, x, y).gradient, reference) < 1e-4
+    if kind == AxisType.Auto:  # elsewhere JAX asks for the sharding of each backward product
+        assert relative_error(jax.jit(step)(params, x, y), reference) < 1e-4
+
+
+def test_gradients_of_sharded_parameters_lie_where_these_lie(problem):
+    params, x, y, reference = problem
+    devices = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Explicit,))
+    name, kernel = next((k, v) for k, v in params.items() if v.shape[0] % 8 == 0)
+    placed = NamedSharding(devices, PartitionSpec("data"))
+    sharded = params | {name: jax.device_put(kernel, placed)}
+    step = jax.jit(functools.partial(network_gradient, predict, damping=DAMPING))
+    gradient = step(sharded, *jax.device_put((x, y), placed)).gradient
+    assert gradient[name].sharding.is_equivalent_to(placed, kernel.ndim)
     assert relative_error(gradient, reference) < 1e-4
 
 
@@ -159,6 +177,62 @@ def test_a_state_under_shard_map(problem):
     gradient, state = split(functools.partial(two_steps, axis_name="data"))(params, x, y)
     for ours, theirs in ((gradient, alone[0]), (state, alone[1])):
         assert relative_error(ours, np.asarray(ravel_pytree(theirs)[0])) < 1e-4
+
+
+def _layer(activation):
+    def predict_one(params, x):
+        return Gaussian(*(activation(params, x) @ params["head"]))
+
+    return predict_one
+
+
+def _norm(x):
+    return (x - x.mean()) / jnp.sqrt(x.var() + 1e-5)
+
+
+def _recurrent(p, x):
+    def cell(state, token):
+        return jnp.tanh(token * p["gain"] + state), None
+
+    return jax.lax.scan(cell, p["gain"], x[:, None] * jnp.ones((1, 4), x.dtype))[0]
+
+
+NETWORKS = {
+    "silu": _layer(lambda p, x: jax.nn.silu(x @ p["kernel"] + p["gain"])),
+    "gelu": _layer(lambda p, x: jax.nn.gelu(x @ p["kernel"])),
+    "relu": _layer(lambda p, x: jax.nn.relu(x @ p["kernel"])),
+    "elu": _layer(lambda p, x: jax.nn.elu(x @ p["kernel"])),
+    "softmax": _layer(lambda p, x: jax.nn.softmax(x @ p["kernel"])),
+    "layer norm": _layer(lambda p, x: _norm(x @ p["kernel"]) * p["gain"]),
+    "clip": _layer(lambda p, x: jnp.clip(x @ p["kernel"], -1, 1)),
+    "scan": _layer(_recurrent),
+    "literal": _layer(lambda p, x: 0.5 * jnp.tanh(2.0 * (x @ p["kernel"]))),
+    "remat": _layer(lambda p, x: jax.checkpoint(jax.nn.softplus)(x @ p["kernel"])),
+}
+
+
+def test_ten_networks_under_shard_map():
+    """In one program, by JAX's own check of what varies over the devices."""
+    rng = np.random.default_rng(0)
+    shapes = {"kernel": (3, 4), "gain": (4,), "head": (4, 2)}
+    params = {name: jnp.float32(rng.normal(size=shape)) for name, shape in shapes.items()}
+    x = jnp.float32(rng.normal(size=(ROWS, 3)))
+    y = jnp.float32(rng.normal(size=ROWS))
+
+    def steps(params, x, y, axis_name=None):
+        options = {"damping": DAMPING, "axis_name": axis_name}
+        return {
+            name: (
+                network_gradient(one, params, x, y, **options).gradient,
+                network_gradient(one, params, x, y, solver=Blocks(2), **options).gradient,
+            )
+            for name, one in NETWORKS.items()
+        }
+
+    together = split(functools.partial(steps, axis_name="data"))(params, x, y)
+    alone = jax.jit(steps)(params, x, y)
+    for ours, theirs in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
 def test_vmap_with_an_axis_name(problem):

@@ -180,6 +180,37 @@ def collective(params, x):
     return Gaussian(jax.lax.pmean(x[0] * params["w"], "batch"), x[0])
 
 
+def loops(params, x):
+    def double(carry):
+        return carry[0] * params["hidden"][:, 0], carry[1] + 1
+
+    return predict_one(params, jax.lax.while_loop(lambda c: c[1] < 3, double, (x, 0))[0])
+
+
+def normalises_its_batch(params, x):
+    batch = x[None] @ params["hidden"]
+    centred = batch - batch.mean(0, keepdims=True)
+    normed = centred / jnp.sqrt(jnp.square(centred).mean(0, keepdims=True) + 1e-5)
+    return Gaussian(*(normed @ params["head"])[0])
+
+
+def test_negative_weights_known_only_to_the_program_give_nan_throughout():
+    step = jax.jit(
+        lambda w: network_gradient(predict_one, PARAMS, INPUTS, TARGETS, weights=w, damping=0.1)
+    )(jnp.ones(ROWS, jnp.float32).at[1].set(-1))
+    assert np.isnan(step.value)
+    assert all(np.all(np.isnan(leaf)) for leaf in jax.tree.leaves(step.gradient))
+
+
+def test_leaves_of_integers_have_a_gradient_of_zeros():
+    """So that `optax.apply_updates` leaves them alone."""
+    params = PARAMS | {"steps": jnp.arange(3)}
+    for solver in ("auto", ConjugateGradients()):
+        step = network_gradient(predict_one, params, INPUTS, TARGETS, solver=solver)
+        np.testing.assert_array_equal(step.gradient["steps"], 0)
+        assert step.gradient["steps"].dtype == params["steps"].dtype
+
+
 ERRORS = {
     "a loop of unknown length": (
         lambda: network_curvature(loop, {"w": jnp.ones((), jnp.float32)}, INPUTS, damping=0.1),
@@ -201,6 +232,40 @@ ERRORS = {
     "not a distribution": (
         lambda: network_curvature(lambda p, x: x @ p["hidden"], PARAMS, INPUTS, damping=0.1),
         "the result of `predict_one` must be a distribution",
+    ),
+    "no rows": (
+        lambda: network_gradient(predict_one, PARAMS, INPUTS[:0], TARGETS[:0]),
+        r"`inputs` must have at least one row, got shapes \[\(0, 3\)\]",
+    ),
+    "a solver by name": (
+        lambda: network_gradient(predict_one, PARAMS, INPUTS, TARGETS, solver="cg"),
+        "`solver` must be 'auto', `Direct",
+    ),
+    "blocks of no rows": (
+        lambda: network_gradient(predict_one, PARAMS, INPUTS, TARGETS, solver=Blocks(0)),
+        "`Blocks.rows` must be a positive integer, got 0",
+    ),
+    "a vector of dampings": (
+        lambda: network_gradient(predict_one, PARAMS, INPUTS, TARGETS, damping=jnp.ones(3)),
+        r"`damping` must be a number or a scalar array, got shape \(3,\)",
+    ),
+    "negative weights": (
+        lambda: network_gradient(predict_one, PARAMS, INPUTS, TARGETS, weights=-EVERY.astype(int)),
+        "`weights` must not be negative",
+    ),
+    "a complex parameter": (
+        lambda: network_gradient(
+            predict_one, PARAMS | {"phase": jnp.ones(2, jnp.complex64)}, INPUTS, TARGETS
+        ),
+        "The parameter `phase` is complex",
+    ),
+    "a loop of unknown length with conjugate gradients": (
+        lambda: network_gradient(loops, PARAMS, INPUTS, TARGETS, solver=ConjugateGradients()),
+        "without reverse-mode derivative, such as `jax.lax.while_loop`",
+    ),
+    "batch statistics": (
+        lambda: network_gradient(normalises_its_batch, PARAMS, INPUTS, TARGETS),
+        "subtracts from a value its own mean over axes of length 1",
     ),
     "no damping": (
         lambda: network_curvature(predict_one, PARAMS, INPUTS, damping=0.0),
@@ -253,26 +318,3 @@ def test_mistakes_are_named(mistake):
     call, message = ERRORS[mistake]
     with pytest.raises((ValueError, TypeError), match=message):
         call()
-
-
-def test_batch_statistics_are_seen_by_comparing_predictions():
-    """A network that normalises over the batch is another function of one example."""
-
-    def batch_normalised(params, x):
-        x = (x - x.mean(0, keepdims=True)) / (x.std(0, keepdims=True) + 1e-3)
-        return jax.vmap(predict_one, (None, 0))(params, x)
-
-    def one(params, x):
-        return jax.tree.map(lambda leaf: leaf[0], batch_normalised(params, x[None]))
-
-    @jax.jit
-    def divergences(params):
-        curvature = network_curvature(one, params, INPUTS, damping=0.1)
-        frozen = network_curvature(predict_one, params, INPUTS, damping=0.1)
-        same = jax.vmap(predict_one, (None, 0))(params, INPUTS)
-        other = batch_normalised(params, INPUTS)
-        return curvature.dist.kl(other).mean(), frozen.dist.kl(same).mean()
-
-    of_the_batch, of_examples = divergences(PARAMS)
-    assert of_the_batch > 0.01
-    assert of_examples < 1e-9
