@@ -9,6 +9,8 @@ from flax import nnx
 from fisher8_jax import Gaussian, network_gradient
 from fisher8_jax.heads.nnx import predict_one_fn
 
+INPUTS = jnp.ones((4, 3), jnp.float32)
+
 
 class Module(nnx.Module):
     def __init__(self, kind):
@@ -29,9 +31,8 @@ class Module(nnx.Module):
 @pytest.mark.parametrize("kind", ["dropout", "batch norm", "recurrent"])
 def test_they_predict_as_in_evaluation_mode_and_have_a_gradient(kind):
     module = Module(kind)
-    x = jax.random.normal(
-        jax.random.key(0), (4, 5, 3) if kind == "recurrent" else (4, 3), jnp.float32
-    )
+    shape = (4, 5, 3) if kind == "recurrent" else (4, 3)
+    x = jax.random.normal(jax.random.key(0), shape, jnp.float32)
     y = jnp.arange(4.0, dtype=jnp.float32)
     state = nnx.state(module)
 
@@ -58,6 +59,4 @@ def test_batch_statistics_of_one_example_are_refused():
         return jax.tree.map(lambda leaf: leaf[0], dist)
 
     with pytest.raises(ValueError, match="its predictions would ignore the example"):
-        network_gradient(
-            predict_one, params, *(jnp.ones(shape, jnp.float32) for shape in ((4, 3), (4,)))
-        )
+        network_gradient(predict_one, params, INPUTS, INPUTS[:, 0])
