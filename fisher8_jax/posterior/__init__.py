@@ -16,3 +16,5 @@ from fisher8_jax.posterior._predictive import PosteriorPredictive as PosteriorPr
 from fisher8_jax.posterior._prior import Prior as Prior
 from fisher8_jax.posterior._saving import load_posterior as load_posterior
 from fisher8_jax.posterior._saving import save_posterior as save_posterior
+from fisher8_jax.posterior._train import TrainedByEvidence as TrainedByEvidence
+from fisher8_jax.posterior._train import train_by_evidence as train_by_evidence

@@ -49,7 +49,7 @@ def rowwise(network: Network, inputs: ArrayTree, targets: Array, chunk: int) -> 
     """The Jacobian's rows of all examples, not multiplied out where they need not be."""
     shapes = jax.eval_shape(_rowwise, network, *jax.tree.map(lambda x: x[:1], (inputs, targets)))
     axes = Rowwise(
-        Outputs(0, 0, 0),  # type: ignore[arg-type]
+        Outputs(0, 0, 0, 0),  # type: ignore[arg-type]
         tuple(LeafRows(None if r.activation is None else 0, 1) for r in shapes.rows),  # type: ignore[arg-type]
     )
     return in_chunks(lambda part: _rowwise(network, *part), (inputs, targets), chunk, axes)

@@ -3,15 +3,11 @@
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from chex import ArrayTree
 from jax import Array
 
-from fisher8_jax._fisher8 import check_family
-from fisher8_jax._internal.checks import check_positive, check_targets
-from fisher8_jax.curvature import jacobian_rows
-from fisher8_jax.families import Family
+from fisher8_jax._internal.checks import check_positive
 from fisher8_jax.posterior._arithmetic import arithmetic, cast, check_dtype, to_host
 from fisher8_jax.posterior._build import build
 from fisher8_jax.posterior._choose import Sizes, choose_form, last_layer, subset_rows
@@ -20,12 +16,12 @@ from fisher8_jax.posterior._posterior import Posterior
 from fisher8_jax.posterior._prior import (
     Groups,
     Prior,
-    leaf_names,
     log_precisions,
     resolve,
     squared_distances,
 )
 from fisher8_jax.posterior._report import Report
+from fisher8_jax.posterior._setting import Setting, check_data, examine
 from fisher8_jax.posterior._tuning import settle
 
 
@@ -93,8 +89,8 @@ def fit_posterior(
     _check_arguments(prior, memory, check_dtype(dtype))
     with arithmetic(dtype):
         params, inputs, targets = (cast(tree, dtype) for tree in (params, inputs, targets))
-        _check_data(params, inputs, targets)
-        shape = _examine(predict_one, params, inputs, targets)
+        check_data(params, inputs, targets)
+        shape = examine(predict_one, params, inputs, targets)
         groups = resolve(prior, params, shape.reached)
         fitting = _Fitting(predict_one, params, inputs, targets, prior, groups, shape, memory)
         chosen = choose_form(form, fitting.sizes, memory)
@@ -106,15 +102,6 @@ def fit_posterior(
         return _fit(fitting, chosen, tune, dtype, given)
 
 
-class _Shape(NamedTuple):
-    """What is known of the network before anything is computed."""
-
-    reached: list[bool]
-    outputs: int
-    positions: int
-    dtype: str
-
-
 class _Fitting(NamedTuple):
     """Everything that a posterior is made of."""
 
@@ -124,7 +111,7 @@ class _Fitting(NamedTuple):
     targets: Array
     prior: Prior
     groups: Groups
-    shape: _Shape
+    shape: Setting
     memory: float
 
     @property
@@ -221,48 +208,3 @@ def _check_arguments(prior: Any, memory: float, dtype: str) -> None:
             "`Prior(precision=..., groups='one')`."
         )
     check_positive("memory", memory)
-
-
-def _check_data(params: ArrayTree, inputs: ArrayTree, targets: Array) -> None:
-    shapes = [np.shape(x) for x in jax.tree.leaves(inputs)]
-    lengths = {shape[0] if shape else None for shape in [*shapes, np.shape(targets)]}
-    if not shapes or len(lengths) > 1 or None in lengths:
-        raise ValueError(
-            "`inputs` and `targets` must share their first axis, the rows, got shapes "
-            f"{shapes} and {np.shape(targets)}."
-        )
-    if lengths == {0}:
-        raise ValueError("`inputs` and `targets` must have at least one row, got none.")
-    for name, leaf in zip(leaf_names(params), jax.tree.leaves(params), strict=True):
-        if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.all(np.isfinite(leaf)):
-            raise ValueError(
-                f"`params` has values that are not finite at {name!r}. A posterior needs the "
-                "parameters of a training that ended well."
-            )
-
-
-def _examine(
-    predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree, targets: Array
-) -> _Shape:
-    one = jax.tree.map(lambda x: x[:1], inputs)
-    first = jax.jit(jax.vmap(predict_one, (None, 0)))(params, one)
-    _check_targets(first, targets)
-    _, rows = jax.eval_shape(lambda p, x: jacobian_rows(predict_one, p, x), params, one)
-    sizes = map(np.size, jax.tree.leaves(params))
-    found = [row for row in rows if row is not None]
-    positions = [1 if row.activation is None else row.activation.shape[1] for row in found]
-    return _Shape(
-        [row is not None and size > 0 for row, size in zip(rows, sizes, strict=True)],
-        max((row.delta.shape[0] for row in found), default=0),
-        max(positions, default=1),
-        min((x.dtype for x in jax.tree.leaves(first)), key=lambda d: d.itemsize).name,
-    )
-
-
-def _check_targets(first: Family, targets: Array) -> None:
-    """Shape and support, by the prediction of the first row."""
-    check_family("the result of `predict_one`", first)
-    rows = len(targets)
-    check_targets(targets, (rows, *first.batch_shape[1:], *first.event_shape))
-    repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape[1:])), first)
-    repeated.check_support(jnp.asarray(targets))

@@ -206,8 +206,7 @@ def _removed(dist: Family, targets: Array, whitened: Array) -> tuple[Family, Arr
     inverse = jnp.linalg.inv(eye - 0.5 * (whitened + jnp.swapaxes(whitened, 1, 2)))
     covariance = jnp.einsum("iba,ibc,icd->iad", inverse_root, inverse - eye, inverse_root)
     shift = jnp.einsum("iab,ib->ia", covariance, seen.gradient)
-    score = jnp.einsum("iab,ib->ia", inverse_root, seen.gradient)
-    influence = jnp.einsum("iab,ibc,ic->ia", seen.root, inverse, score)
+    influence = jnp.einsum("iab,ibc,ic->ia", seen.root, inverse, seen.score)
     return from_vectors(dist, vectors_of(dist) + shift), covariance, influence
 
 

@@ -48,6 +48,14 @@ class Network:
             every[index] = leaf
         return jax.tree.unflatten(structure, every)
 
+    def spread(self, steps: list[Array]) -> ArrayTree:
+        """Steps of the uncertain leaves as a tree like the parameters, 0 elsewhere."""
+        every, structure = jax.tree.flatten(self.params)
+        every = [jnp.zeros_like(leaf) for leaf in every]
+        for index, step in zip(self.leaves, steps, strict=True):
+            every[index] = step
+        return jax.tree.unflatten(structure, every)
+
     def rows(self, inputs: ArrayTree) -> tuple[Family, tuple[LeafRows, ...]]:
         """Predictions, and the Jacobian's rows of the uncertain leaves."""
         dist, rows = jacobian_rows(self.predict_one, self.params, inputs)

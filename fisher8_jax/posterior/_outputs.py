@@ -15,11 +15,13 @@ class Outputs(NamedTuple):
     Attributes:
         nll: of every row, summed over its elements.
         gradient: of the NLL with respect to the outputs, `(rows, p)`.
+        score: the same in whitened coordinates, `L^-1 gradient`.
         root: the lower `L` with Fisher information `L L'`, `(rows, p, p)`.
     """
 
     nll: Array
     gradient: Array
+    score: Array
     root: Array
 
 
@@ -28,8 +30,11 @@ def outputs_of(dist: Family, targets: Array) -> Outputs:
     dist = dist.widen()
     values, pull_back = jax.vjp(lambda d: d.nll(targets), dist)
     (cotangent,) = pull_back(jnp.ones_like(values))
-    rows = dist.batch_shape[0]
-    return Outputs(jnp.sum(values.reshape(rows, -1), 1), vectors_of(cotangent), block_root(dist))
+    root = block_root(dist)
+    # Through the natural cotangent, which exists where `L` has no inverse.
+    score = jnp.einsum("iab,ia->ib", root, vectors_of(dist.natural(cotangent)))
+    nll = jnp.sum(values.reshape(dist.batch_shape[0], -1), 1)
+    return Outputs(nll, vectors_of(cotangent), score, root)
 
 
 def vectors_of(dist: Family) -> Array:

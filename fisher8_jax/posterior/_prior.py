@@ -144,6 +144,14 @@ def squared_distances(prior: Prior, groups: Groups, params: ArrayTree) -> Array:
     return jnp.stack(total)
 
 
+def means_of(prior: Prior, groups: Groups, params: ArrayTree) -> list[Any]:
+    """The prior's mean of every leaf that is not fixed."""
+    if prior.mean is None:
+        return [np.zeros_like(jax.tree.leaves(params)[i]) for i in groups.leaves]
+    means = _check_mean(prior.mean, params)
+    return [means[i] for i in groups.leaves]
+
+
 def _check_mean(mean: ArrayTree, params: ArrayTree) -> list[Any]:
     given, wanted = str(jax.tree.structure(mean)), str(jax.tree.structure(params))
     if given != wanted:

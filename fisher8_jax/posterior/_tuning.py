@@ -70,22 +70,33 @@ def _tune(
     return log_precision
 
 
+def update_by_blocks(
+    data: Data, groups: Groups, log_precision: Array, squares: Array, max_step: float
+) -> Array:
+    """One step of the precisions, of at most `max_step`, by blocks of the rows."""
+    blocks, scale = _blocks(data, groups, size=_SMALL)
+    return _round(blocks, log_precision, squares, scale, max_step)
+
+
 @jax.jit
-def _round(system: Any, log_precision: Array, squares: Array, scale: float) -> Array:
+def _round(
+    system: Any, log_precision: Array, squares: Array, scale: float, max_step: float = 2.0
+) -> Array:
     def effective(part: Any) -> Array:
         return part.effective(part.factorize(log_precision), log_precision)
 
     is_stacked = isinstance(system, Dual) and system.grams.ndim == 4
     found = jnp.sum(jax.lax.map(effective, system), 0) if is_stacked else effective(system)
     zeros = jnp.zeros_like(log_precision)
-    return update_precision(log_precision, Evidence(zeros[0], zeros, scale * found, squares))
+    evidence = Evidence(zeros[0], zeros, scale * found, squares)
+    return update_precision(log_precision, evidence, max_step=max_step)
 
 
-def _blocks(data: Data, groups: Groups) -> tuple[Dual, float]:
+def _blocks(data: Data, groups: Groups, size: int = _BLOCK_SIZE) -> tuple[Dual, float]:
     """Blocks of random rows, and how many times they stand for all rows."""
     network, inputs, targets = data
     outputs = network.outputs(inputs)
-    size = max(1, min(_BLOCK_SIZE // outputs, len(targets)))
+    size = max(1, min(size // outputs, len(targets)))
     number = min(_BLOCKS, len(targets) // size)
     places = np.random.default_rng(0).permutation(len(targets))[: size * number]
     some = jax.tree.map(lambda x: np.asarray(x)[places], (inputs, targets))
