@@ -54,6 +54,7 @@ BENCHMARKS = {
     "doctor": _experiment("doctor", "False alarms and hits of the doctor."),
     "dense": _experiment("dense", "Disparity of every pixel of a stereo pair."),
     "tables": _experiment("tables", "The estimator beside boosted trees on 23 tables."),
+    "gaps": _experiment("gaps", "Between the data: posteriors beside ensembles and others."),
     "estimator_speed": Benchmark(
         "costs.estimator_speed",
         "Processor seconds of the estimator from the first call on.",

@@ -36,8 +36,8 @@ from fisher8_jax.posterior._prior import (
 from fisher8_jax.posterior._setting import check_data, examine
 from fisher8_jax.posterior._tuning import update_by_blocks
 
-# A weak prior to begin with: a strong one lets every group die before its weights are learned.
-_START = Prior(precision=10.0)
+# The first precision, for every row: a strong prior lets a group die before it has learned.
+_START = 0.02
 
 # Updates of the precisions: how many in all, and the largest change of a logarithm in each.
 _UPDATES = 10
@@ -87,8 +87,8 @@ def train_by_evidence(
         targets: of the training rows.
         steps: how many batches.
         batch_size: rows of a batch.
-        prior: groups, mean and the first precisions, which should be weak; by default 10 for each
-            leaf.
+        prior: groups, mean and the first precisions, which should be weak; by default a fiftieth
+            of the number of rows for each leaf.
         damping: what the noise of a batch asks for beyond the prior.
         max_kl: no step moves the predictions of its batch by more nats, which fall to 0 over the
             steps.
@@ -114,7 +114,7 @@ def train_by_evidence(
     check_count("batch_size", batch_size)
     check_positive("damping", damping)
     check_positive("max_kl", max_kl)
-    prior = _START if prior is None else prior
+    prior = Prior(precision=_START * len(targets)) if prior is None else prior
     dtype = jnp.zeros(()).dtype.name
     params, inputs, targets = (cast(tree, dtype) for tree in (params, inputs, targets))
     check_data(params, inputs, targets)

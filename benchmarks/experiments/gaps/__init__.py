@@ -1,0 +1,1 @@
+"""Between the data: networks, posteriors and others on splits whose middle is missing."""

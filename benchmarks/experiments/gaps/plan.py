@@ -1,0 +1,80 @@
+"""What the study of gaps consists of: models, sets, kinds of splits, jobs. Free of JAX."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+# Models by the job that computes them, those that cost least first; networks share their training.
+GROUPS = {
+    "networks": {
+        "one": "one network",
+        "five": "five networks",
+        "one_posterior": "one, posterior",
+        "five_posterior": "five, posteriors",
+    },
+    "evidence": {"evidence": "training by evidence"},
+    "hgb": {"hgb": "HGB, two stages"},
+    "gp": {"gp": "Gaussian process"},
+    "dropout": {"dropout": "MC dropout"},
+    "ngboost": {"ngboost": "NGBoost"},
+}
+MODELS = {model: title for group in GROUPS.values() for model, title in group.items()}
+
+# The sets, small ones first, and how many features have a gap split.
+GAPS = {
+    "yacht": 6,
+    "concreteslump": 7,
+    "servo": 4,
+    "autompg": 7,
+    "boston": 6,
+    "energy": 6,
+    "stock": 4,
+    "concrete": 6,
+    "airfoil": 5,
+    "wine": 4,
+    "kin8nm": 2,
+    "power": 2,
+    "naval": 2,
+}
+RANDOM_SPLITS = 3
+KINDS = ("gap", "random")
+
+# A Gaussian process factorises a matrix over all rows many times.
+LARGEST_GP = 2000
+
+
+def splits_of(dataset: str, kind: str) -> int:
+    """How many splits a set has."""
+    return GAPS[dataset] if kind == "gap" else RANDOM_SPLITS
+
+
+class Job(NamedTuple):
+    """One group of models on the first splits of one kind of one set."""
+
+    group: str
+    dataset: str
+    kind: str
+    splits: int
+    seed: int
+    data: Path
+    results: Path
+
+    @property
+    def cell(self) -> str:
+        """The name in the store."""
+        return f"gaps/{self.kind}-{self.dataset}-{self.group}"
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What defines the cell."""
+        names = ("group", "dataset", "kind", "seed")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def command(self) -> str:
+        """The shortest command that computes it."""
+        names = f"--models {self.group} --datasets {self.dataset} --kinds {self.kind}"
+        return f"python -m benchmarks gaps {names}"
+
+    def is_whole(self, result: dict[str, list]) -> bool:
+        """Whether a stored result has all splits."""
+        return len(result["splits"]) >= self.splits

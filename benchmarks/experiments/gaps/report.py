@@ -1,0 +1,96 @@
+"""The study of gaps: medians and single sets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.experiments.gaps.plan import GAPS, GROUPS, KINDS, MODELS
+from benchmarks.machinery.document import Block, Paragraph, Section, Table
+from benchmarks.machinery.store import Store
+
+Scores = dict[tuple[str, str, str], list[Mapping[str, Any]]]
+
+_NAMES = {"rmse": "RMSE", "nll": "NLL", "crps": "CRPS", "coverage": "coverage of 90 % intervals"}
+
+
+def section(store: Store) -> Section | None:
+    """Everything that is stored; None without results."""
+    scores = load(store)
+    if not scores:
+        return None
+    blocks: list[Block] = [
+        Paragraph(
+            "Rows sorted by one feature, the middle third held out (gap), and the first "
+            "published splits (random). Networks of two layers of 50; those that stop early hold "
+            "out a fifth of the rows. Means over the splits that all models of a set have."
+        )
+    ]
+    for kind in KINDS:
+        if any(key[0] == kind for key in scores):
+            blocks += [summary(scores, kind), *(table(scores, kind, s) for s in _NAMES)]
+    return Section("Gaps", blocks)
+
+
+def load(store: Store) -> Scores:
+    """The scores of every split by kind, set and model."""
+    found: Scores = {}
+    for body in store.cells("gaps"):
+        spec = body["spec"]
+        for model in GROUPS[spec["group"]]:
+            rows = [split["scores"][model] for split in body["result"]["splits"]]
+            found[spec["kind"], spec["dataset"], model] = rows
+    return found
+
+
+def values(scores: Scores, kind: str, model: str, score: str) -> dict[tuple[str, int], float]:
+    """One score of one model on every split; infinite where it was not finite."""
+    return {
+        (name, number): float("inf") if row[score] is None else row[score]
+        for name in GAPS
+        for number, row in enumerate(scores.get((kind, name, model), []))
+    }
+
+
+def summary(scores: Scores, kind: str) -> Table:
+    """Medians over the splits that a model has, and how far behind the best of all."""
+    nll = {model: values(scores, kind, model, "nll") for model in MODELS}
+    best: dict[tuple[str, int], float] = {}
+    for found in nll.values():
+        for split, value in found.items():
+            best[split] = min(value, best.get(split, np.inf))
+    rows = []
+    for model, title in MODELS.items():
+        if not nll[model]:
+            continue
+        behind = [value - best[split] for split, value in nll[model].items()]
+        coverage = list(values(scores, kind, model, "coverage").values())
+        cells = [np.median(list(nll[model].values())), np.median(behind), np.max(behind)]
+        wins = sum(b == 0 for b in behind)
+        rows.append(
+            [title, str(len(behind)), *(f"{c:.2f}" for c in cells), str(wins), _mean(coverage)]
+        )
+    header = ["model", "splits", "median NLL", "behind the best, median", "at most", "best on"]
+    return Table(f"All {kind} splits", [*header, "coverage of 90 % intervals"], rows)
+
+
+def _mean(values: list[float]) -> str:
+    return f"{np.mean(values):.2f}"
+
+
+def table(scores: Scores, kind: str, score: str) -> Table:
+    """Means over the splits of every set that all of its models have."""
+    rows = []
+    for name in GAPS:
+        present = {m: scores[kind, name, m] for m in MODELS if (kind, name, m) in scores}
+        if not present:
+            continue
+        number = min(map(len, present.values()))
+        cells = []
+        for model in MODELS:
+            found = [row[score] for row in present.get(model, [])[:number]]
+            is_bad = any(value is None for value in found)
+            cells.append("" if not found else "inf" if is_bad else f"{np.mean(found):.3g}")
+        rows.append([name, str(number), *cells])
+    caption = f"{_NAMES[score]}, {kind} splits"
+    return Table(caption, ["set", "splits", *MODELS.values()], rows)
