@@ -5,6 +5,7 @@ one file in the results folder, written again after every split; a second start 
 """
 
 import argparse
+from pathlib import Path
 
 from benchmarks.experiments.gaps.plan import GAPS, GROUPS, KINDS, LARGEST_GP, Job, splits_of
 from benchmarks.experiments.gaps.report import section
@@ -50,6 +51,6 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
     ]
 
 
-def _rows(path: object) -> int:
-    split = load(path)[0]  # type: ignore[arg-type]
+def _rows(path: Path) -> int:
+    split = load(path)[0]
     return len(split.train_targets)

@@ -3,6 +3,7 @@
 import math
 import time
 
+import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.experiments.gaps.data import splits_for
@@ -43,7 +44,7 @@ def run_job(job: Job, report: Report) -> None:
 def scores_of(dist: Predictive, split: Split) -> dict[str, float]:
     """In the units of the data; the NLL with its constant."""
     shift, scale = units_of(split)
-    targets = ((split.test_targets - shift) / scale).astype(np.float32)
+    targets = jnp.asarray((split.test_targets - shift) / scale, jnp.float32)
     cdf = np.asarray(dist.cdf(targets))
     inside = (cdf > (1 - LEVEL) / 2) & (cdf < (1 + LEVEL) / 2)
     return {

@@ -14,7 +14,12 @@ from benchmarks.experiments.uci.data import Split
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.families import Predictive
-from fisher8_jax.posterior import fit_posterior, train_by_evidence
+from fisher8_jax.posterior import (
+    Posterior,
+    PosteriorPredictive,
+    fit_posterior,
+    train_by_evidence,
+)
 
 MEMBERS = 5
 SAMPLES = 50
@@ -48,7 +53,7 @@ def predict_networks(split: Split, seed: int) -> Predictions:
     for member in range(MEMBERS):
         params = networks.train_natural(train, seed + member)
         plain.append(networks.predict(params, test))
-        wide.append(fit_posterior(predict_one, params, *train).predict(test).dist)
+        wide.append(_widened(fit_posterior(predict_one, params, *train), test))
     return {
         "one": plain[0],
         "five": Mixture(_stacked(plain)),
@@ -63,7 +68,7 @@ def predict_evidence(split: Split, seed: int) -> Predictions:
     start = networks.init(seed, test.shape[1])
     trained = train_by_evidence(predict_one, start, *train, seed=seed)
     posterior = fit_posterior(predict_one, trained.params, *train, prior=trained.prior, tune=False)
-    return {"evidence": posterior.predict(test).dist}
+    return {"evidence": _widened(posterior, test)}
 
 
 def predict_dropout(split: Split, seed: int) -> Predictions:
@@ -95,6 +100,12 @@ def predict_hgb(split: Split, seed: int) -> Predictions:
 def predict_ngboost(split: Split, seed: int) -> Predictions:
     """NGBoost with its defaults."""
     return {"ngboost": fit_ngboost(split, seed)(split.test_inputs)}
+
+
+def _widened(posterior: Posterior, inputs: np.ndarray) -> Predictive:
+    predicted = posterior.predict(inputs)
+    assert isinstance(predicted, PosteriorPredictive)
+    return predicted.dist
 
 
 def _stacked(members: list) -> Gaussian:

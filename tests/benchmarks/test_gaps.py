@@ -1,0 +1,77 @@
+"""The study of gaps: splits, scores, resuming, the report."""
+
+import numpy as np
+import pytest
+
+from benchmarks.experiments.gaps import jobs
+from benchmarks.experiments.gaps.data import gap_split
+from benchmarks.experiments.gaps.plan import GAPS, GROUPS, MODELS, Job, splits_of
+from benchmarks.experiments.gaps.report import load, section
+from benchmarks.experiments.uci.data import Split
+from benchmarks.machinery.document import to_markdown
+from benchmarks.machinery.store import Store
+from fisher8_jax import Gaussian
+
+RANDOM = np.random.default_rng(0)
+WHOLE = Split(
+    RANDOM.normal(size=(40, 3)),
+    RANDOM.normal(size=40),
+    RANDOM.normal(size=(5, 3)),
+    RANDOM.normal(size=5),
+)
+
+
+def test_the_gap_is_the_middle_third_of_a_feature():
+    split = gap_split(WHOLE, 1)
+    low, high = split.test_inputs[:, 1].min(), split.test_inputs[:, 1].max()
+    outside = split.train_inputs[:, 1]
+    assert len(split.test_targets) == 15
+    assert len(outside) == 30
+    assert np.all((outside <= low) | (outside >= high))
+    targets = np.concatenate([split.train_targets, split.test_targets])
+    every = np.concatenate([WHOLE.train_targets, WHOLE.test_targets])
+    np.testing.assert_array_equal(np.sort(targets), np.sort(every))
+
+
+def test_scores_are_in_the_units_of_the_data():
+    split = gap_split(WHOLE, 0)
+    zeros = np.zeros(15, np.float32)
+    found = jobs.scores_of(Gaussian(zeros, zeros), split)
+    shift, scale = split.train_targets.mean(), split.train_targets.std()
+    z = (split.test_targets - shift) / scale
+    assert found["rmse"] == pytest.approx(scale * np.sqrt(np.mean(z**2)), rel=1e-5)
+    nll = 0.5 * np.mean(z**2) + 0.5 * np.log(2 * np.pi) + np.log(scale)
+    assert found["nll"] == pytest.approx(nll, rel=1e-5)
+    assert found["coverage"] == np.mean(np.abs(z) < 1.6449)
+
+
+def test_a_cell_goes_on_where_it_ended(tmp_path, monkeypatch):
+    asked = []
+
+    def predict(split, seed):
+        asked.append(len(split.test_targets))
+        zeros = np.zeros(len(split.test_targets), np.float32)
+        return {"hgb": Gaussian(zeros, zeros)}
+
+    monkeypatch.setitem(jobs.PREDICT, "hgb", predict)
+    monkeypatch.setattr(jobs.data, "load", lambda path: [WHOLE])
+    job = Job("hgb", "yacht", "gap", 2, 0, tmp_path / "yacht.npz", tmp_path)
+    jobs.run_job(job, lambda done: None)
+    jobs.run_job(job._replace(splits=3), lambda done: None)
+    assert asked == [15, 15, 15]
+    store = Store(tmp_path)
+    result = store.read(job.cell, job.spec)
+    assert job._replace(splits=3).is_whole(result)
+    assert not job._replace(splits=4).is_whole(result)
+    assert len(load(store)["gap", "yacht", "hgb"]) == 3
+    text = to_markdown("", [section(store)], None)
+    assert "All gap splits" in text
+    assert "HGB" in text
+    assert section(Store(tmp_path / "empty")) is None
+
+
+def test_the_plan():
+    assert len(GAPS) == 13
+    assert set(MODELS) == {model for group in GROUPS.values() for model in group}
+    assert splits_of("yacht", "gap") == 6
+    assert set(jobs.PREDICT) == set(GROUPS)

@@ -1,0 +1,91 @@
+"""Training by evidence: one step against a dense solve, and what a training ends with."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from fisher8_jax import Gaussian
+from fisher8_jax.posterior import Prior, fit_posterior, train_by_evidence
+from fisher8_jax.posterior._prior import Groups
+from fisher8_jax.posterior._train import _Progress, _Rule, _step
+from tests.posterior.dense import dense, draw, mlp, mlp_problem, worst
+
+
+def test_a_step_is_the_damped_solution_with_the_penalty():
+    predict_one, params, x, y = mlp_problem(rows=8)
+    precision = {"bias": 1.0, "first": 2.0, "head": 3.0, "second": 4.0}
+    groups = Groups(tuple(precision), (0, 1, 2, 3), (0, 1, 2, 3))
+    rule = _Rule(predict_one, groups, rows=40, steps=10, damping=0.3, max_kl=1e9)
+    means = [np.full(np.shape(leaf), 0.1) for leaf in jax.tree.leaves(params)]
+    progress = _Progress(params, params, jnp.asarray(4))
+    log_precision = jnp.log(jnp.asarray(list(precision.values())))
+    step, value = jax.jit(lambda p: _step(rule, p, log_precision, (x, y), means))(progress)
+
+    reference = dense(predict_one, params, x, y, precision)
+    hessian = np.einsum("iap,iab,ibq->pq", reference.jacobian, reference.fisher, reference.jacobian)
+    flat, unravel = ravel_pytree(params)
+
+    def objective(flat):
+        nll = jax.vmap(predict_one, (None, 0))(unravel(flat), x).nll(y).mean()
+        return nll + 0.5 * jnp.sum(reference.precision * jnp.square(flat - 0.1)) / 40
+
+    damped = hessian / 8 + 0.3 * np.eye(flat.size) + np.diag(reference.precision) / 40
+    expected = 0.6 * np.linalg.solve(damped, jax.grad(objective)(flat))  # 4 of 10 steps are done
+    assert worst(ravel_pytree(step)[0], expected) < 1e-8
+    assert abs(value - reference.nll.mean()) < 1e-10
+
+    limited = rule._replace(max_kl=1e-4)
+    short, _ = jax.jit(lambda p: _step(limited, p, log_precision, (x, y), means))(progress)
+    moved = reference.jacobian @ np.asarray(ravel_pytree(short)[0])
+    divergence = 0.5 * np.mean(np.einsum("ia,iab,ib->i", moved, reference.fisher, moved))
+    assert abs(divergence / (0.36 * 1e-4) - 1) < 1e-8
+
+
+@pytest.fixture(scope="module")
+def trained():
+    x = draw(0, 120, 3)
+    y = np.sin(2 * x[:, 0]) + 0.1 * draw(1, 120)
+    _, params, _, _ = mlp_problem(width=12)
+    return x, y, train_by_evidence(mlp, params, x, y, steps=200)
+
+
+def test_it_learns_the_function_and_the_precisions(trained):
+    x, y, found = trained
+    dist = jax.vmap(mlp, (None, 0))(found.params, x)
+    assert (
+        np.sqrt(np.mean((dist.mean - np.sin(2 * x[:, 0])) ** 2)) < 0.2
+    )  # of 0.7, with a noise of 0.1
+    assert found.nll.shape == (200,)
+    assert found.precisions.shape == (10, 4)
+    assert np.all(np.ptp(np.log(found.precisions), 0) > 0)
+    assert list(found.prior.precision) == ["bias", "first", "head", "second"]
+    # the learned precisions are near the fixed point at the last parameters
+    posterior = fit_posterior(mlp, found.params, x, y, prior=found.prior, tune=False)
+    assert np.max(np.abs(posterior.evidence.gradient)) < 5
+
+
+def test_fixed_leaves_stay():
+    x, y = draw(0, 20, 3), draw(1, 20)
+    _, params, _, _ = mlp_problem(width=12)
+    prior = Prior({"last": 1.0}, {"last": ["head"]}, mean=params)
+    found = train_by_evidence(mlp, params, x, y, steps=20, prior=prior)
+    np.testing.assert_array_equal(found.params["first"], params["first"])
+    assert np.any(found.params["head"] != params["head"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "`steps` must be a positive integer"),
+        ({"batch_size": 0}, "`batch_size` must be a positive integer"),
+        ({"damping": 0}, "`damping` must be positive"),
+        ({"max_kl": -1}, "`max_kl` must be positive"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(ValueError, match=message):
+        train_by_evidence(
+            lambda p, x: Gaussian(p * x, p), np.ones(()), draw(0, 3), draw(1, 3), **options
+        )
