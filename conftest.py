@@ -4,6 +4,8 @@ Tests run with 64-bit floats, so that float32 and narrower are asked for by name
 documentation pages run with JAX's own default of 32 bits, as a reader will run them.
 """
 
+import contextlib
+import ctypes
 import gc
 import os
 import pathlib
@@ -19,6 +21,13 @@ os.environ.setdefault(
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+# Nearly all programs run for milliseconds, so quick compilation counts, not quick programs. The
+# fusion emitters alone take a third of the time and half of the memory. `make test-optimized`
+# runs everything as users compile it.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+# Two processes share the cores already; LAPACK's threads would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import jax
@@ -55,23 +64,32 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-_MAPS = pathlib.Path("/proc/self/maps")
-_MANY_MAPS = 25_000  # Linux allows a process 65,530; one file of tests makes some thousands
+_MEMORY = pathlib.Path("/proc/self/statm")  # Linux only; elsewhere programs are kept
+_MUCH_MEMORY = 1.0e9  # bytes; leaves as much again to one test
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Between files: closes figures, and forgets programs before their memory mappings run out.
+    """Closes figures between files, and forgets compiled programs before they fill the memory.
 
-    Every compiled program holds a few. At the limit XLA aborts the process, which otherwise happens
-    after some three thousand tests. Matplotlib warns of more than 20 open figures.
+    A run compiles some ten thousand. A forgotten one that is needed again comes from the cache on
+    disk. Matplotlib warns of more than 20 open figures.
     """
-    if nextitem is not None and nextitem.path == item.path:
-        return
-    if "matplotlib.pyplot" in sys.modules:
+    is_last_of_file = nextitem is None or nextitem.path != item.path
+    if is_last_of_file and "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
-    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY_MAPS:
-        jax.clear_caches()
-        gc.collect()
+    if _MEMORY.exists() and _resident_bytes() > _MUCH_MEMORY:
+        _forget_programs()
+
+
+def _resident_bytes() -> int:
+    return int(_MEMORY.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _forget_programs() -> None:
+    jax.clear_caches()
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # a C library other than GNU's
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)
