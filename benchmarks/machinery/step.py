@@ -61,6 +61,27 @@ class Apply(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class _Plain:
+    predict: Callable[[Params, chex.ArrayTree], Family]
+
+    def __call__(
+        self,
+        params: Params,
+        variables: Variables,
+        inputs: chex.ArrayTree,
+        *,
+        key: Array | None = None,
+        train: bool = False,
+    ) -> tuple[Family, Variables]:
+        return self.predict(params, inputs), variables
+
+
+def plain_network(predict: Callable[[Params, chex.ArrayTree], Family]) -> Apply:
+    """A network that is a pure function of parameters and inputs."""
+    return _Plain(predict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
     """Everything that is fixed while compiling; all fields are hashable.
 

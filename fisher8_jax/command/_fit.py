@@ -49,7 +49,8 @@ def run_fit(arguments: argparse.Namespace) -> None:
     try:
         print(f"Fit 1 of {total}: {len(rows.targets)} rows{left_out}.")
         model = make_estimator(arguments).fit(rows.inputs, rows.targets)
-        print(f"Likelihood {model.family_!r}, method {model.method_!r}.")
+        method = " + ".join(map(str, model.methods_))
+        print(f"Likelihood {model.family_!r}, method {method!r}.")
         if arguments.model is not None:
             _save(model, arguments.model)
         if folds is not None:

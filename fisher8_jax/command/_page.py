@@ -155,9 +155,10 @@ def _model(study: Study) -> str:
         [name, _number(value)]
         for name, value in sorted(model.candidates_.items(), key=lambda item: item[1])
     ]
+    method = " + ".join(map(str, model.methods_))
     sentence = (
         f"<p>An ensemble of {len(model.held_out_nll_)} networks with the likelihood "
-        f"<b>{_text(model.family_)}</b>, trained by the method <b>{_text(model.method_)}</b>. "
+        f"<b>{_text(model.family_)}</b>, trained by the method <b>{_text(method)}</b>. "
         "Rows that a network held out chose among the candidates:</p>"
     )
     return sentence + _table(["likelihood and method", "held-out NLL"], tried)

@@ -1,7 +1,6 @@
 """A fit that survives a kill: a folder of training states for every candidate."""
 
 import contextlib
-import dataclasses
 import hashlib
 import numbers
 import os
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fisher8_jax.artifacts import TrainingCheckpoints
-from fisher8_jax.estimator._methods import Method
+from fisher8_jax.training import Method
 
-# Looks between two saved states; a save takes about as long as twenty steps.
+# Validations between two saved states; a save takes about as long as twenty steps.
 _EVERY = 5
 
 
@@ -43,12 +42,12 @@ def describe_fit(arrays: tuple[np.ndarray, ...], **settings: Any) -> dict[str, A
 
 @contextlib.contextmanager
 def open_checkpoints(
-    folder: Path | None, fit: dict[str, Any] | None, family: str, name: str, method: Method
+    folder: Path | None, fit: dict[str, Any] | None, family: str, index: int, method: Method
 ) -> Iterator[TrainingCheckpoints | None]:
     """The states of one candidate; refuses a folder that belongs to another fit."""
     if folder is None:
         yield None
         return
-    config = {**(fit or {}), "family": family, "method": dataclasses.asdict(method)}
-    with TrainingCheckpoints(folder / f"{family}-{name}", every=_EVERY, config=config) as states:
+    config = {**(fit or {}), "family": family, "method": method.to_dict()}
+    with TrainingCheckpoints(folder / f"{family}-{index}", every=_EVERY, config=config) as states:
         yield states

@@ -29,7 +29,7 @@ def results_table(model: Any) -> str:
     members = np.asarray(model.held_out_nll_)
     rows = [
         ["likelihood", model.family_],
-        ["method", model.method_],
+        ["method", " + ".join(map(str, model.methods_))],
         ["members", str(members.size)],
         ["features", str(model.n_features_in_)],
         ["gradient steps", f"{model.n_iter_:,}"],

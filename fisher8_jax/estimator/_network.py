@@ -24,7 +24,7 @@ def link_of(family: type[Family]) -> Link:
 
 
 @dataclasses.dataclass(frozen=True)
-class Network:
+class DenseNetwork:
     """Dense layers on encoded inputs, then a distribution for each target.
 
     Args:
@@ -60,23 +60,14 @@ class Network:
         return layers
 
     def __call__(
-        self,
-        params: chex.ArrayTree,
-        variables: chex.ArrayTree,
-        inputs: Array,
-        *,
-        key: Array | None = None,
-        train: bool = False,
-    ) -> tuple[Family, chex.ArrayTree]:
-        return self.predict(params, inputs), variables
-
-    def predict(self, params: chex.ArrayTree, inputs: Array, tilt: Array | None = None) -> Family:
-        """The distribution for any number of rows, or for a single one without a batch axis.
+        self, params: chex.ArrayTree, inputs: Array, offset: Array | None = None
+    ) -> Family:
+        """The distribution for any number of rows.
 
         Args:
             params: of one member.
             inputs: encoded rows.
-            tilt: added to the location of each row.
+            offset: added to the location of each row.
         """
         features = inputs
         *hidden, last = params
@@ -87,10 +78,29 @@ class Network:
             size = math.prod(shape)
             raw[name] = flat[..., first : first + size].reshape(*flat.shape[:-1], *shape)
             first += size
-        if tilt is not None:
+        if offset is not None:
             location = raw[self.link.names[0]]
-            raw[self.link.names[0]] = location + append_axes(tilt, location.ndim)
+            raw[self.link.names[0]] = location + append_axes(offset, location.ndim)
         return self.link.make(**raw)
+
+    def shift_output(self, params: chex.ArrayTree, name: str, amount: np.ndarray) -> chex.ArrayTree:
+        """Parameters with which the raw output `name` is larger by `amount`.
+
+        Args:
+            params: of one member or stacked, NumPy arrays.
+            name: of the output, one of `link.names`.
+            amount: the shape of one row's output.
+        """
+        first = 0
+        for output, shape in self._outputs():
+            last = first + math.prod(shape)
+            if output == name:
+                break
+            first = last
+        *hidden, layer = params
+        bias = np.array(layer["bias"])
+        bias[..., first:last] += np.reshape(amount, -1).astype(bias.dtype)
+        return [*hidden, {**layer, "bias": bias}]
 
     def _outputs(self) -> list[tuple[str, tuple[int, ...]]]:
         return [(name, (*self.target_shape, *axes)) for name, axes in self.link.outputs]

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
-from fisher8_jax.estimator._network import Network
+from fisher8_jax.estimator._network import DenseNetwork
 from fisher8_jax.families import Predictive
 
 # Predictions are made in blocks of one shape: one compiled program for any number of rows, and a
@@ -40,7 +40,7 @@ def _in_other_units(mixture: Mixture, scaler: TargetScaler) -> Mixture:
 
 @functools.partial(jax.jit, static_argnums=0)
 def predict_mixture(
-    network: Network, params: chex.ArrayTree, inputs: Array, outside: Array
+    network: DenseNetwork, params: chex.ArrayTree, inputs: Array, outside: Array
 ) -> Mixture:
     """The mixture of all members, in the units of training.
 
@@ -50,13 +50,13 @@ def predict_mixture(
     members = len(jax.tree.leaves(params)[0])
     spread = np.linspace(-1, 1, members) if members > 1 else np.zeros(1)
     spread = spread / max(spread.std(), 1e-9)
-    tilts = jnp.asarray(spread, jnp.float32)[:, None] * outside[None]
-    return Mixture(jax.vmap(network.predict, (0, None, 0))(params, inputs, tilts))
+    offsets = jnp.asarray(spread, jnp.float32)[:, None] * outside[None]
+    return Mixture(jax.vmap(network, (0, None, 0))(params, inputs, offsets))
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def predict_moments(
-    network: Network, params: chex.ArrayTree, inputs: Array, outside: Array
+    network: DenseNetwork, params: chex.ArrayTree, inputs: Array, outside: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Center, standard deviation, and the two parts of the variance.
 
@@ -73,15 +73,17 @@ def predict_moments(
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def predict_member(network: Network, params: chex.ArrayTree, inputs: Array) -> tuple[Array, Array]:
+def predict_member(
+    network: DenseNetwork, params: chex.ArrayTree, inputs: Array
+) -> tuple[Array, Array]:
     """Mean and variance of one member; the program serves ensembles of any size."""
-    dist = network.predict(params, inputs)
+    dist = network(params, inputs)
     return dist.mean, dist.variance
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def predict_quantiles(
-    network: Network,
+    network: DenseNetwork,
     params: chex.ArrayTree,
     inputs: Array,
     outside: Array,
@@ -96,14 +98,18 @@ def predict_quantiles(
 
 @functools.partial(jax.jit, static_argnums=0)
 def predict_nll(
-    network: Network, params: chex.ArrayTree, inputs: Array, outside: Array, targets: Array
+    network: DenseNetwork, params: chex.ArrayTree, inputs: Array, outside: Array, targets: Array
 ) -> tuple[Array]:
     """The NLL of targets in the units of training."""
     return (predict_mixture(network, params, inputs, outside).nll(targets),)
 
 
 def in_blocks(
-    program: Any, network: Network, params: chex.ArrayTree, *rows: np.ndarray, extra: tuple = ()
+    program: Any,
+    network: DenseNetwork,
+    params: chex.ArrayTree,
+    *rows: np.ndarray,
+    extra: tuple = (),
 ) -> list[np.ndarray]:
     """Runs a program block by block; float64 results."""
     number = len(rows[0])
@@ -114,6 +120,19 @@ def in_blocks(
         size = min(BLOCK, number - first)
         parts.append([np.asarray(value, np.float64)[:size] for value in values])
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def mixture_in_blocks(
+    network: DenseNetwork, params: chex.ArrayTree, inputs: np.ndarray, outside: np.ndarray
+) -> Mixture:
+    """The mixture of all rows, in the units of training; members first, then rows."""
+    parts = []
+    for first in range(0, max(len(inputs), 1), BLOCK):
+        rows = inputs[first : first + BLOCK], outside[first : first + BLOCK]
+        mixture = predict_mixture(network, params, *map(_padded, rows))
+        number = len(rows[0])
+        parts.append(jax.tree.map(lambda leaf, n=number: np.asarray(leaf)[:, :n], mixture))
+    return jax.tree.map(lambda *blocks: jnp.asarray(np.concatenate(blocks, axis=1)), *parts)
 
 
 def _padded(block: np.ndarray) -> np.ndarray:
@@ -176,7 +195,7 @@ class Prediction(Predictive):
         """The mixture in the units of training of another model, whose scaler is given.
 
         Predictions of several models, such as those of the folds of a cross-validation, can be
-        joined and judged in one model's units of about 1.
+        joined and scored in one model's units of about 1.
         """
         shift = (np.asarray(self.scaler.shift) - np.asarray(scaler.shift)) / scaler.scale
         relative = TargetScaler(shift, np.asarray(self.scaler.scale) / np.asarray(scaler.scale))

@@ -1,5 +1,6 @@
 """A regressor with scikit-learn's conventions that also says how sure it is."""
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +13,6 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fisher8_jax._internal.checks import check_unmasked
-from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._checks import (
     as_targets,
     check_hidden,
@@ -30,12 +30,11 @@ from fisher8_jax.estimator._frames import (
     columns_of_frame,
     is_frame,
 )
-from fisher8_jax.estimator._methods import check_methods
-from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.estimator._network import DenseNetwork, link_of
 from fisher8_jax.estimator._prediction import (
     Prediction,
     in_blocks,
-    predict_mixture,
+    mixture_in_blocks,
     predict_moments,
     predict_nll,
     predict_quantiles,
@@ -67,21 +66,11 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         family: the likelihood: 'gaussian', another name such as 'student_t', 'gamma', 'poisson',
             'beta' or 'von_mises', a class of `fisher8_jax.families`, or 'auto', which trains all
             whose support fits the targets and keeps the one with the lowest held-out NLL.
-        methods: how members are trained, one or several of 'network' (the natural gradient of the
-            whole network), 'network_damped' (the same with more damping), 'network_brisk' and
-            'network_bold' (and with longer steps), 'network_factored' (damped by second moments),
-            'adam_nll_calm', 'adam_nll_fast', 'adam_nll_brisk' and 'adam_nll_bold' (Adam on the
-            plain NLL with rates of 0.003, 0.01, 0.015 and 0.03), 'adam_nll' (0.001), 'adam'
-            (Fisher8 with Adam) and 'radius' (Fisher8 with momentum and a KL radius). Of several the
-            one with the lowest held-out NLL is kept, and the members of others that are about as
-            good. 'auto' tries 'network', 'network_brisk' and 'network_bold'; from 600 rows on the
-            last two and Adam on the NLL at 0.003, 0.01 and 0.03; from 4,000 rows on
-            'network_damped', 'adam' and Adam on the NLL at the first three rates, from 16,000 rows
-            on without 'network_damped'.
+        methods: how members are trained: a `fisher8_jax.training.Method`, several, or 'auto', which
+            depends on the number of rows (`docs/estimator.md` has the table). Of several the one
+            with the lowest held-out NLL is kept, and the members of others that are about as good.
         n_members: networks trained by each method.
         hidden_layer_sizes: the widths of the hidden layers.
-        max_kl: how far the longest step moves the predictions, in nats; None for the choice of each
-            method. Has no part in the methods of Adam.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
         batch_size: rows per step, or 'auto' for 32, and 64 from 4,000 rows on.
         validation_fraction: the part of the rows that each member holds out, at most 2,000 rows.
@@ -91,8 +80,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             they disagree about is not counted twice; False leaves the plain mixture of a deep
             ensemble. Has a part in 'gaussian', 'student_t' and 'laplace'.
         random_state: an integer for the same result every time.
-        show_progress: True draws a progress bar, if the output is a terminal or a notebook and rich
-            is installed.
+        show_progress: True shows progress on a terminal and in a notebook.
         checkpoint_dir: a folder for the unfinished training (extra `checkpoints`): a fit that was
             killed and is called again goes on from there and ends with the same bits. Needs an
             integer `random_state`. A folder of other data or settings is refused; remove it when
@@ -102,7 +90,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         n_features_in_: the number of columns of `X`.
         feature_names_in_: their names, if `X` had names.
         family_: the name of the likelihood that was chosen.
-        method_: the name of the method that was chosen, several joined by ' + '.
+        methods_: the methods whose members were kept, the best among them.
         n_iter_: gradient steps of the ensemble that was kept.
         held_out_nll_: each member's best held-out NLL, in the units of the data.
         candidates_: the mean held-out NLL of every pair of likelihood and method that was tried.
@@ -128,7 +116,6 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         methods: Any = "auto",
         n_members: int = 5,
         hidden_layer_sizes: Any = (32, 32, 32),
-        max_kl: float | None = None,
         max_steps: Any = "auto",
         batch_size: Any = "auto",
         validation_fraction: float = 0.1,
@@ -142,7 +129,6 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         self.methods = methods
         self.n_members = n_members
         self.hidden_layer_sizes = hidden_layer_sizes
-        self.max_kl = max_kl
         self.max_steps = max_steps
         self.batch_size = batch_size
         self.validation_fraction = validation_fraction
@@ -163,22 +149,10 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         Returns:
             The fitted estimator.
         """
-        columns, targets, is_present, weights = self._present(X, y, sample_weight, reset=True)
-        setup = check_setup(self, len(targets))
-        likelihoods = choose_likelihoods(self.family, targets, is_present)
-        self.encoder_ = Encoder.fit(columns)
-        rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
-        seed = check_random_state(self.random_state).randint(2**31)
-        candidates = train_candidates(rows, likelihoods, setup, seed)
-        best = best_candidate(candidates)
-        self.target_shape_ = targets.shape[1:]
-        self.family_, self.method_, self.scaler_ = best.family, best.method, best.scaler
-        self._keep(best.params, rows)
-        self.held_out_nll_ = best.held_out_nll
-        self.candidates_ = {
-            f"{one.family}, {one.method}": float(np.mean(one.held_out_nll)) for one in candidates
-        }
-        self.n_iter_ = best.steps
+        # On a copy, and taken over in one step: a fit that fails or is interrupted changes nothing.
+        fresh = type(self)(**self.get_params(deep=False))
+        fresh._fit(X, y, sample_weight)
+        self.__dict__ = fresh.__dict__
         return self
 
     def partial_fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -198,13 +172,34 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         """
         if not hasattr(self, "params_"):
             return self.fit(X, y, sample_weight)
+        fresh = copy.copy(self)
+        fresh._fit_on(X, y, sample_weight)
+        self.__dict__ = fresh.__dict__
+        return self
+
+    def _fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        columns, targets, is_present, weights = self._present(X, y, sample_weight, reset=True)
+        setup = check_setup(self, len(targets))
+        likelihoods = choose_likelihoods(self.family, targets, is_present)
+        self.encoder_ = Encoder.fit(columns)
+        rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
+        seed = check_random_state(self.random_state).randint(2**31)
+        candidates = train_candidates(rows, likelihoods, setup, seed)
+        best = best_candidate(candidates)
+        self.target_shape_ = targets.shape[1:]
+        self.family_, self.methods_, self.scaler_ = best.family, best.methods, best.scaler
+        self._keep(best.params, rows)
+        self.held_out_nll_ = best.held_out_nll
+        self.candidates_ = {one.name: float(np.mean(one.held_out_nll)) for one in candidates}
+        self.n_iter_ = best.steps
+
+    def _fit_on(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         columns, targets, is_present, weights = self._present(X, y, sample_weight, reset=False)
         self._check_target_shape(targets)
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
         check_support(self.family_, likelihood, targets, is_present)
-        name = self.method_.split(" + ")[0]
         setup = check_setup(self, len(targets))._replace(
-            members=len(self.held_out_nll_), methods=check_methods(name, len(targets))
+            members=len(self.held_out_nll_), methods=self.methods_[:1]
         )
         rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
         seed = check_random_state(self.random_state).randint(2**31)
@@ -213,7 +208,6 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         self._keep(params, rows)
         self.held_out_nll_ = nll
         self.n_iter_ += steps
-        return self
 
     def predict(self, X: Table, return_std: bool = False) -> Any:
         """The mean (where a family has none, the median), and with `return_std` its spread too."""
@@ -265,8 +259,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
 
     def predict_distribution(self, X: Table) -> Prediction:
         """The predictive distribution in the units of the targets."""
-        inputs = map(jnp.asarray, self._check_inputs(X))
-        mixture: Mixture = predict_mixture(self._network(), self.params_, *inputs)
+        mixture = mixture_in_blocks(self._network(), self.params_, *self._check_inputs(X))
         return Prediction(mixture, self.scaler_)
 
     def nll(self, X: Table, y: ArrayLike) -> np.ndarray:
@@ -387,9 +380,9 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         mean, std, _, _ = in_blocks(predict_moments, self._network(), self.params_, *rows)
         return self._to_units(mean), std * np.asarray(self.scaler_.scale)
 
-    def _network(self) -> Network:
-        family = find_likelihood(self.family_, self.family)
-        return Network(check_hidden(self.hidden_layer_sizes), link_of(family), self.target_shape_)
+    def _network(self) -> DenseNetwork:
+        link = link_of(find_likelihood(self.family_, self.family))
+        return DenseNetwork(check_hidden(self.hidden_layer_sizes), link, self.target_shape_)
 
     def _run(self, program: Any, X: Table, extra: tuple = ()) -> list[np.ndarray]:
         rows = self._check_inputs(X)

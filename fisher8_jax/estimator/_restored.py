@@ -14,15 +14,12 @@ from fisher8_jax.artifacts import ArtifactError
 from fisher8_jax.estimator._checks import check_hidden
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._families import LIKELIHOODS
-from fisher8_jax.estimator._methods import METHODS
 from fisher8_jax.estimator._network import link_of
 
 
 def check_restored(estimator: Any) -> None:
     """Raises `ArtifactError` unless everything fits together: encoder, layers, units, names."""
     _expect("family", estimator.family_, tuple(LIKELIHOODS))
-    for method in str(estimator.method_).split(" + "):
-        _expect("method", method, tuple(METHODS))
     hidden = check_hidden(estimator.hidden_layer_sizes)
     shape = estimator.target_shape_
     if not all(type(size) is int and size > 0 for size in shape) or len(shape) > 1:

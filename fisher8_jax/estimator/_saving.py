@@ -18,6 +18,7 @@ from fisher8_jax.artifacts import (
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._families import LIKELIHOODS
 from fisher8_jax.estimator._restored import check_restored
+from fisher8_jax.training import Method
 
 Estimator = TypeVar("Estimator")
 
@@ -39,7 +40,7 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
         "version": _VERSION,
         "settings": _plain(settings),
         "family": estimator.family_,
-        "method": estimator.method_,
+        "methods": [method.to_dict() for method in estimator.methods_],
         "candidates": estimator.candidates_,
         "encoder": estimator.encoder_.to_config(),
         "target_shape": list(estimator.target_shape_),
@@ -61,13 +62,14 @@ def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     config, trees = artifact.config, artifact.trees
     if _NOT_SAVED in config["settings"]:
         raise ArtifactError(f"it sets `{_NOT_SAVED}`.")
-    estimator: Any = cls(**config["settings"])
+    estimator: Any = cls(**_with_methods(config["settings"]))
     layers = trees["layers"]
     estimator.params_ = [layers[str(index)] for index in range(len(layers))]
     estimator.scaler_ = TargetScaler(trees["scaler"]["shift"], trees["scaler"]["scale"])
     estimator.held_out_nll_ = trees["held_out_nll"]
     estimator.encoder_ = Encoder.from_config(config["encoder"])
-    estimator.family_, estimator.method_ = config["family"], config["method"]
+    estimator.family_ = config["family"]
+    estimator.methods_ = tuple(map(Method.from_dict, config["methods"]))
     estimator.candidates_ = config["candidates"]
     estimator.target_shape_ = tuple(config["target_shape"])
     estimator.n_iter_ = config["n_iter"]
@@ -105,8 +107,20 @@ def _name_of_known(name: str) -> str:
     return name
 
 
+def _with_methods(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings whose `methods` are descriptions again; 'auto' stays."""
+    methods = settings["methods"]
+    if isinstance(methods, dict):
+        return {**settings, "methods": Method.from_dict(methods)}
+    if isinstance(methods, list):
+        return {**settings, "methods": tuple(map(Method.from_dict, methods))}
+    return settings
+
+
 def _plain(value: Any) -> Any:
     """`value` in JSON's own types."""
+    if isinstance(value, Method):
+        return value.to_dict()
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

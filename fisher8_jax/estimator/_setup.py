@@ -3,6 +3,7 @@
 from typing import Any
 
 from fisher8_jax._internal.checks import check_count
+from fisher8_jax._internal.progress import is_watched
 from fisher8_jax.estimator._checkpoints import check_folder
 from fisher8_jax.estimator._checks import (
     check_flag,
@@ -14,44 +15,44 @@ from fisher8_jax.estimator._methods import check_methods
 from fisher8_jax.estimator._training import Setup
 from fisher8_jax.training import Plan
 
-# The average of parameters over about this many steps is what is judged and kept.
+# The average of parameters over about this many steps is validated and kept.
 _AVERAGED_STEPS = 100.0
 
-# So many rows tell how good a network is, and every look costs a pass over them.
-_LOOKS, _MOST_HELD_OUT = 50, 2000
+# This many rows tell how good a network is, and every validation is a pass over them.
+_VALIDATIONS, _MOST_HELD_OUT = 50, 2000
 
-# 'auto' means so many passes over the rows, within these bounds. Large tables with hardly any noise
-# need them; training on others stops long before.
+# 'auto' means this many passes over the rows, within these bounds. Large tables with almost no
+# noise need them; training on others stops long before.
 _PASSES, _FEWEST_STEPS, _MOST_STEPS = 200, 5000, 16_000
 
-# Rows per step that 'auto' means, from so many rows on.
+# Rows per step that 'auto' means, from a number of rows on.
 _BATCH_BY_ROWS = {0: 32, 4000: 64}
 
 
 def check_setup(estimator: Any, rows: int) -> Setup:
-    """The checked hyper-parameters of an estimator for so many rows."""
+    """The checked hyper-parameters of an estimator for a number of rows."""
     batch = _check_count_or_auto(
         "batch_size", estimator.batch_size, from_rows_on(_BATCH_BY_ROWS, rows)
     )
     automatic_steps = min(max(_FEWEST_STEPS, _PASSES * rows // batch), _MOST_STEPS)
-    size, patience = estimator.max_kl, check_setting("patience", estimator.patience, above=0)
+    patience = check_setting("patience", estimator.patience, above=0)
     fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
     check_flag("shrink_variance", estimator.shrink_variance)
     return Setup(
         members=check_count("n_members", estimator.n_members),
         hidden=check_hidden(estimator.hidden_layer_sizes),
         methods=check_methods(estimator.methods, rows),
-        size=None if size is None else check_setting("max_kl", size, above=0),
         plan=Plan(
             steps=_check_count_or_auto("max_steps", estimator.max_steps, automatic_steps),
             batch_size=batch,
-            held_out=min(fraction, _MOST_HELD_OUT / rows),
-            looks=_LOOKS,
+            validation_fraction=min(fraction, _MOST_HELD_OUT / rows),
+            num_validations=_VALIDATIONS,
             patience=patience,
             average=_AVERAGED_STEPS,
             eager=patience < 1,  # who gives more wants all steps
         ),
-        show_progress=check_flag("show_progress", estimator.show_progress),
+        # Silent where nobody watches, as estimators are: a search fits hundreds of them.
+        show_progress=check_flag("show_progress", estimator.show_progress) and is_watched(),
         checkpoint_dir=check_folder(estimator.checkpoint_dir, estimator.random_state),
     )
 

@@ -8,24 +8,21 @@ mixture is as wide as its members were. That needs no targets, so it cannot be o
 from the data, where the members part, the prediction still widens.
 """
 
-import math
-
 import chex
-import jax
 import numpy as np
 
 from fisher8_jax.ensembles import take_member
-from fisher8_jax.estimator._network import Network
+from fisher8_jax.estimator._network import DenseNetwork
 from fisher8_jax.estimator._prediction import in_blocks, predict_member
 from fisher8_jax.estimator._training import Rows
 from fisher8_jax.families import Family
 
-# So many rows, evenly spaced, tell the factor; it is never smaller than the second number.
+# This many rows, evenly spaced, tell the factor; it is never smaller than the second number.
 _MOST_ROWS, _SMALLEST = 2000, 0.3
 
 
 def variance_factor(
-    network: Network,
+    network: DenseNetwork,
     likelihood: type[Family],
     params: chex.ArrayTree,
     rows: Rows,
@@ -53,15 +50,10 @@ def variance_factor(
 
 
 def scale_variances(
-    network: Network, likelihood: type[Family], params: chex.ArrayTree, factor: np.ndarray
+    network: DenseNetwork, likelihood: type[Family], params: chex.ArrayTree, factor: np.ndarray
 ) -> chex.ArrayTree:
     """Members whose variances are multiplied by `factor`, one for each target."""
     if likelihood.variance_field is None or np.all(factor == 1):
         return params
     name, slope = likelihood.variance_field
-    size = math.prod(network.target_shape)
-    first = network.link.names.index(name) * size
-    params = jax.tree.map(np.array, params)
-    shift = slope * np.log(factor).reshape(-1)
-    params[-1]["bias"][:, first : first + size] += shift.astype(np.float32)
-    return params
+    return network.shift_output(params, name, slope * np.log(factor))

@@ -6,26 +6,15 @@ from typing import Any, NamedTuple
 
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
 from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
 from fisher8_jax.estimator._checks import as_targets
 from fisher8_jax.estimator._families import fit_units
-from fisher8_jax.estimator._methods import Method, lane_settings, make_task
-from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.estimator._network import DenseNetwork, link_of
 from fisher8_jax.families import Family
-from fisher8_jax.training import (
-    Data,
-    Feed,
-    Folds,
-    Lane,
-    Plan,
-    TrainedLanes,
-    make_folds,
-    train_lanes,
-)
+from fisher8_jax.training import Data, Fitted, Method, Plan, fit
 
 # How much worse than the best a method may be on held-out rows so that its members join.
 _MOST_ERRORS, _MOST_NATS = 1.5, 0.1
@@ -49,8 +38,7 @@ class Setup(NamedTuple):
 
     members: int
     hidden: tuple[int, ...]
-    methods: dict[str, Method]
-    size: float | None
+    methods: tuple[Method, ...]
     plan: Plan
     show_progress: bool
     checkpoint_dir: Path | None = None
@@ -58,11 +46,11 @@ class Setup(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An ensemble that was trained by one method with one likelihood."""
+    """An ensemble that was trained with one likelihood, by one method or several."""
 
     family: str
-    method: str
-    network: Network
+    methods: tuple[Method, ...]
+    network: DenseNetwork
     scaler: TargetScaler
     params: chex.ArrayTree
     """The best of each member, members first."""
@@ -71,8 +59,13 @@ class Candidate(NamedTuple):
     """Of each member, in the units of the data."""
 
     @property
+    def name(self) -> str:
+        """Likelihood and methods in words."""
+        return f"{self.family}, {' + '.join(map(str, self.methods))}"
+
+    @property
     def score(self) -> float:
-        """The mean held-out NLL; infinite if it could not be judged."""
+        """The mean held-out NLL; infinite if there is none."""
         mean = float(np.mean(self.held_out_nll))
         return mean if np.isfinite(mean) else float("inf")
 
@@ -81,51 +74,31 @@ def train_candidates(
     rows: Rows, likelihoods: dict[str, type[Family]], setup: Setup, seed: int
 ) -> list[Candidate]:
     """All pairs of a likelihood and a method, on the same folds with the same batches."""
-    folds = _make_folds(rows, setup, seed)
-    fit = _fit_config(rows, setup, seed) if setup.checkpoint_dir else None
+    config = _fit_config(rows, setup, seed) if setup.checkpoint_dir else None
     candidates = []
     for family, likelihood in likelihoods.items():
         scaler = fit_units(likelihood.units, rows.targets, rows.where, rows.weights)
-        feed = Feed(_scaled_data(rows, scaler), folds, batch_size=setup.plan.batch_size, seed=seed)
-        network = Network(setup.hidden, link_of(likelihood), rows.targets.shape[1:])
+        network = DenseNetwork(setup.hidden, link_of(likelihood), rows.targets.shape[1:])
         params = _init_members(network, likelihood, rows, setup.members, seed)
-        jacobian = _mean_log_scale(scaler, rows, folds.held_out)
-        for name, method in setup.methods.items():
-            title = f"{family}, {name}"
-            with open_checkpoints(setup.checkpoint_dir, fit, family, name, method) as checkpoints:
-                trained = _train(network, method, params, feed, setup, checkpoints, title)
-            best = jax.tree.map(np.asarray, trained.params)
-            nll = trained.held_out_nll + jacobian
-            candidates.append(Candidate(family, name, network, scaler, best, trained.steps, nll))
+        for index, method in enumerate(setup.methods):
+            title = f"{family}, {method}"
+            with open_checkpoints(setup.checkpoint_dir, config, family, index, method) as states:
+                trained = _train(network, method, params, rows, scaler, setup, seed, states, title)
+            candidates.append(Candidate(family, (method,), network, scaler, *trained))
     return candidates
 
 
 def train_on(
     rows: Rows,
-    network: Network,
+    network: DenseNetwork,
     scaler: TargetScaler,
     params: chex.ArrayTree,
     setup: Setup,
     seed: int,
 ) -> tuple[chex.ArrayTree, int, np.ndarray]:
     """Goes on from `params` with the one method of `setup`; its best, its steps, held-out NLLs."""
-    folds = _make_folds(rows, setup, seed)
-    feed = Feed(_scaled_data(rows, scaler), folds, batch_size=setup.plan.batch_size, seed=seed)
-    ((name, method),) = setup.methods.items()
-    trained = _train(network, method, params, feed, setup, None, name)
-    nll = trained.held_out_nll + _mean_log_scale(scaler, rows, folds.held_out)
-    return jax.tree.map(np.asarray, trained.params), trained.steps, nll
-
-
-def _make_folds(rows: Rows, setup: Setup, seed: int) -> Folds:
-    _, strata = np.unique(_patterns(rows.where), axis=0, return_inverse=True)
-    return make_folds(
-        np.random.default_rng((seed, 1)),
-        len(rows.inputs),
-        lanes=setup.members,
-        held_out=setup.plan.held_out,
-        strata=strata.reshape(-1),
-    )
+    (method,) = setup.methods
+    return _train(network, method, params, rows, scaler, setup, seed, None, str(method))
 
 
 def best_candidate(candidates: list[Candidate]) -> Candidate:
@@ -139,7 +112,7 @@ def best_candidate(candidates: list[Candidate]) -> Candidate:
     best = min(candidates, key=lambda candidate: candidate.score)
     kept = [one for one in candidates if one is best or _is_about_as_good(one, best)]
     return best._replace(
-        method=" + ".join(one.method for one in kept),
+        methods=tuple(method for one in kept for method in one.methods),
         params=jax.tree.map(lambda *leaves: np.concatenate(leaves), *(one.params for one in kept)),
         held_out_nll=np.concatenate([one.held_out_nll for one in kept]),
     )
@@ -154,30 +127,31 @@ def _is_about_as_good(one: Candidate, best: Candidate) -> bool:
 
 
 def _train(
-    network: Network,
+    network: DenseNetwork,
     method: Method,
     params: chex.ArrayTree,
-    feed: Feed,
+    rows: Rows,
+    scaler: TargetScaler,
     setup: Setup,
+    seed: int,
     checkpoints: TrainingCheckpoints | None,
     title: str,
-) -> TrainedLanes:
-    """The members side by side in one program, which serves all methods of one rule."""
-    plan = setup.plan
-    # The network draws no random numbers; one key for all saves two programs.
-    data = jnp.asarray(np.zeros((setup.members, 2), np.uint32))
-    keys = jax.random.wrap_key_data(data, impl="threefry2x32")
-    return train_lanes(
-        make_task(network, method, average=plan.average or 1.0),
+) -> tuple[chex.ArrayTree, int, np.ndarray]:
+    """All members side by side; their best parameters, the steps, held-out NLLs in data units."""
+    fitted: Fitted = fit(
+        network,
         params,
-        None,
-        Lane(lane_settings(method, setup.members, plan.steps, setup.size), keys),
-        feed,
-        plan,
+        _scaled_data(rows, scaler),
+        setup.plan,
+        method=method,
+        runs=setup.members,
+        seed=seed,
         checkpoints=checkpoints,
-        title=title,
-        show_progress=setup.show_progress,
+        diagnostics=False,
+        show_progress=title if setup.show_progress else False,
     )
+    nll = fitted.validation_nll + _mean_log_scale(scaler, rows, fitted.validation_rows)
+    return jax.tree.map(np.asarray, fitted.params), fitted.steps, nll
 
 
 def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:
@@ -186,14 +160,13 @@ def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:
         rows,
         members=setup.members,
         hidden=list(setup.hidden),
-        max_kl=setup.size,
         seed=seed,
         **dataclasses.asdict(setup.plan),
     )
 
 
 def _init_members(
-    network: Network, likelihood: type[Family], rows: Rows, members: int, seed: int
+    network: DenseNetwork, likelihood: type[Family], rows: Rows, members: int, seed: int
 ) -> chex.ArrayTree:
     weights = np.where(rows.where, as_targets(rows.weights, rows.targets), 0)
     mean = np.sum(np.where(rows.where, rows.targets, 0) * weights, axis=0) / weights.sum(axis=0)
@@ -220,14 +193,9 @@ def _scaled_data(rows: Rows, scaler: TargetScaler) -> Data:
 
 
 def _mean_log_scale(scaler: TargetScaler, rows: Rows, held_out: np.ndarray) -> np.ndarray:
-    """What changes of units add to each lane's mean held-out NLL."""
+    """What changes of units add to each run's mean held-out NLL."""
     log_scale = np.broadcast_to(np.log(scaler.scale), rows.targets.shape)
     weights = np.where(rows.where, as_targets(rows.weights, rows.targets), 0)
     axes = tuple(range(1, held_out.ndim + rows.targets.ndim - 1))
     total = np.sum(weights[held_out], axis=axes)
     return np.sum((weights * log_scale)[held_out], axis=axes) / np.where(total == 0, 1, total)
-
-
-def _patterns(where: np.ndarray) -> np.ndarray:
-    """Which targets each row has; rows that have the same are spread evenly over the folds."""
-    return where.reshape(len(where), -1)

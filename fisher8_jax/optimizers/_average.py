@@ -1,11 +1,11 @@
-"""An average of the parameters over the last steps, kept in the state of the optimiser.
+"""An average of the parameters over the last steps, kept in the state of the optimizer.
 
 A network that can follow single training points drives their predicted variance towards 0, and a
 few test points then ruin the mean NLL. The average cures that, as does the choice of the best
 parameters by held-out NLL in `_best_params.py`; both work under `jit`, `vmap` and `scan`.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,26 @@ class AverageState(NamedTuple):
     count: Array  # type: ignore[assignment]
     average: optax.Params
 
+    @classmethod
+    def start(cls, params: optax.Params) -> Self:
+        """Before the first update."""
+        # A copy, so that parameters and state may both be donated to a compiled step.
+        average = jax.tree.map(lambda leaf: at_least_float32(jnp.array(leaf)), params)
+        return cls(jnp.zeros((), jnp.int32), average)
+
+    def add(self, params: optax.Params, horizon: float | Array) -> Self:
+        """With the parameters after one more update; `horizon` is that of `track_average`."""
+        count = optax.safe_increment(self.count)
+        # The weight of the newest parameters: 1 at first, so that the start is forgotten at once.
+        rate = 1 / jnp.asarray(horizon, jnp.float32)
+        weight = rate / -jnp.expm1(count.astype(jnp.float32) * jnp.log1p(-rate))
+        average = jax.tree.map(
+            lambda old, new: old + weight.astype(old.dtype) * (new.astype(old.dtype) - old),
+            self.average,
+            params,
+        )
+        return type(self)(count, average)
+
 
 def track_average(horizon: float | Array) -> optax.GradientTransformationExtraArgs:
     """Keeps an exponential average of the parameters in its state; updates pass unchanged.
@@ -44,7 +64,7 @@ def track_average(horizon: float | Array) -> optax.GradientTransformationExtraAr
     kept in at least float32.
 
     Args:
-        horizon: how many updates the average looks back, at least 1.
+        horizon: the number of updates that the average covers, at least 1.
 
     Returns:
         An Optax transformation; read it with `optax.tree_utils.tree_get(state, "average")`.
@@ -66,11 +86,6 @@ def track_average(horizon: float | Array) -> optax.GradientTransformationExtraAr
     """
     check_number("horizon", horizon, at_least=1)
 
-    def init(params: optax.Params) -> AverageState:
-        # A copy, so that parameters and state may both be donated to a compiled step.
-        average = jax.tree.map(lambda leaf: at_least_float32(jnp.array(leaf)), params)
-        return AverageState(jnp.zeros((), jnp.int32), average)
-
     def update(
         updates: optax.Updates,
         state: AverageState,
@@ -82,16 +97,6 @@ def track_average(horizon: float | Array) -> optax.GradientTransformationExtraAr
             raise ValueError(
                 "`track_average` needs `params`. Call `optimizer.update(grads, state, params)`."
             )
-        count = optax.safe_increment(state.count)
-        # The weight of the newest parameters: 1 at first, so that the start is forgotten at once.
-        rate = 1 / jnp.asarray(horizon, jnp.float32)
-        weight = rate / -jnp.expm1(count.astype(jnp.float32) * jnp.log1p(-rate))
-        moved = optax.apply_updates(params, updates)
-        average = jax.tree.map(
-            lambda old, new: old + weight.astype(old.dtype) * (new.astype(old.dtype) - old),
-            state.average,
-            moved,
-        )
-        return updates, AverageState(count, average)
+        return updates, state.add(optax.apply_updates(params, updates), horizon)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformationExtraArgs(AverageState.start, update)

@@ -1,7 +1,7 @@
 """The KL radius: the length of a step in units of how far the predictions move.
 
 A learning rate says how far the parameters move. What that does to the predictions depends on the
-network, the batch size, the predicted variances and the optimiser before it. The radius turns this
+network, the batch size, the predicted variances and the optimizer before it. The radius turns this
 around. It takes the finished update `u` of any Optax chain, asks by one forward-mode derivative how
 far it moves the predicted distributions of the current batch,
 
@@ -26,20 +26,19 @@ from jax.typing import DTypeLike
 from fisher8_jax._internal.checks import check_positive
 from fisher8_jax._internal.numerics import AxisName, at_least_float32
 from fisher8_jax.families import Family
-from fisher8_jax.optimizers._checks import (
-    check_measure,
-    check_mode,
-    check_precision,
-    check_prediction,
-    check_update_arguments,
-    refuse_multi_steps,
-)
 from fisher8_jax.optimizers._measure import (
     Elements,
     Linearized,
     Predict,
     mean_per_element,
     push_forward,
+)
+from fisher8_jax.optimizers._radius_checks import (
+    check_measure,
+    check_mode,
+    check_precision,
+    check_prediction,
+    check_update_arguments,
 )
 from fisher8_jax.optimizers._relative_change import relative_change, typical_size
 
@@ -49,7 +48,7 @@ _LARGEST_CORRECTION = 0.5
 
 
 class KLRadiusState(NamedTuple):
-    """Counters and readouts of the last step; read them with `optax.tree_utils.tree_get`.
+    """Counters and measurements of the last step; read them with `optax.tree_utils.tree_get`.
 
     Attributes:
         count: updates so far.
@@ -164,8 +163,6 @@ def scale_by_kl_radius(
     check_positive("max_backtracks", max_backtracks)
 
     def init(params: optax.Params) -> KLRadiusState:
-        refuse_multi_steps()
-
         # An array of its own for each field: a donated state must not hold one buffer twice.
         def zero(dtype: DTypeLike = jnp.float32) -> Array:
             return jnp.zeros((), dtype)
@@ -232,7 +229,7 @@ def scale_by_kl_radius(
         usable = _all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
         quadratic_kl = jnp.square(scale * size) * unit_kl
         scaled = jax.tree.map(lambda leaf: jnp.where(usable, leaf, 0), scaled)
-        state = _readouts(state, usable, scale, quadratic_kl, exact_kl)
+        state = _next_state(state, usable, scale, quadratic_kl, exact_kl)
         if unit_change is not None:
             state = _note_changes(state, usable, unit_change, scale, wanted)
         return scaled, state
@@ -297,7 +294,7 @@ def _shorten(
     return jnp.where(kl <= radius, scale, jnp.nan), kl
 
 
-def _readouts(
+def _next_state(
     state: KLRadiusState,
     usable: Array,
     scale: Array,
@@ -306,14 +303,14 @@ def _readouts(
 ) -> KLRadiusState:
     """The next state; finite whatever the update was, because dropped steps read as 0."""
 
-    def readout(value: Array) -> Array:
+    def reported(value: Array) -> Array:
         return jnp.where(usable, value, 0).astype(jnp.float32)
 
     return state._replace(
         count=optax.safe_increment(state.count),
-        scale=readout(scale),
-        quadratic_kl=readout(quadratic_kl),
-        exact_kl=None if exact_kl is None else readout(exact_kl),
+        scale=reported(scale),
+        quadratic_kl=reported(quadratic_kl),
+        exact_kl=None if exact_kl is None else reported(exact_kl),
         skipped=jnp.where(usable, state.skipped, optax.safe_increment(state.skipped)),
     )
 
@@ -324,8 +321,8 @@ def _note_changes(
     """Both relative changes; the wanted one may be far beyond the range of numbers."""
     largest = jnp.finfo(jnp.float32).max
 
-    def readout(factor: Array) -> Array:
+    def reported(factor: Array) -> Array:
         change = jnp.minimum(factor * unit_change, largest)
         return jnp.where(usable & (unit_change > 0), change, 0).astype(jnp.float32)
 
-    return state._replace(change=readout(scale), wanted_change=readout(wanted))
+    return state._replace(change=reported(scale), wanted_change=reported(wanted))

@@ -19,7 +19,7 @@ from fisher8_jax._internal.checks import check_axis_name_is_bound, check_mask
 from fisher8_jax._internal.numerics import AxisName, at_least_float32
 from fisher8_jax._masking import zero_outside
 from fisher8_jax.families import Family
-from fisher8_jax.optimizers._checks import check_prediction
+from fisher8_jax.optimizers._radius_checks import check_prediction
 
 Predict = Callable[[optax.Params], Family]
 

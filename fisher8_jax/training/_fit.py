@@ -1,90 +1,114 @@
-"""One network, or several side by side, trained on arrays in one call."""
+"""`fit`: one network, or several side by side, trained on arrays in one call."""
 
-import dataclasses
-import functools
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
-import optax
 
+from fisher8_jax._internal.checks import check_count
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
-from fisher8_jax.families import Family
-from fisher8_jax.losses import Objective, make_objective
-from fisher8_jax.optimizers import fisher8_optimizer
-from fisher8_jax.training._data import Data, Feed, on_host
-from fisher8_jax.training._networks import plain_network
+from fisher8_jax.training._data import Data, Params, Variables, check_data
+from fisher8_jax.training._loader import BatchLoader
+from fisher8_jax.training._loop import start
+from fisher8_jax.training._method import Method, TrainingState, with_runs
+from fisher8_jax.training._networks import Network, apply_network
 from fisher8_jax.training._plan import Plan
-from fisher8_jax.training._record import DOCTOR_READOUTS, training_record
+from fisher8_jax.training._record import DIAGNOSTIC_METRICS, training_record
 from fisher8_jax.training._rows import make_folds
-from fisher8_jax.training._runner import TrainedLanes, train_lanes
-from fisher8_jax.training._step import Apply, Lane, Params, Task, Variables
+from fisher8_jax.training._run import Callback, Progress, Training
+from fisher8_jax.training._validation import final_params
 
 
 class Fitted(NamedTuple):
-    """A trained network.
+    """A trained network, or several: then every array has an axis for the runs.
 
     Attributes:
-        params: the parameters with the best held-out NLL, averaged as the plan says.
-        variables: the network's other variables; None if it has none.
-        record: what the doctor wants to know of the training.
-        trained: everything else: readouts of every step, all looks, the last state.
+        params: the parameters with the best validation NLL, averaged as the plan says.
+        variables: the network's other variables at that time; None if it has none.
+        validation_nll: the best validation NLL; nan if there is none.
+        best_step: the step after which it was found.
+        validation_rows: the numbers of the rows that were held out.
+        validation_steps: after which steps the validations took place.
+        history: the NLL of every validation; shape (validations,) or (validations, runs).
+        metrics: what was logged at each step, by name; shape (steps,) or (steps, runs).
+        record: what the doctor wants to know of the training; one for each run.
+        state: the state after the last step, to train on.
 
     Example:
-        >>> from fisher8_jax.training import Fitted
-        >>> Fitted._fields
-        ('params', 'variables', 'record', 'trained')
+        >>> import jax.numpy as jnp, numpy as np
+        >>> from fisher8_jax import Gaussian
+        >>> from fisher8_jax.training import Plan, fit
+        >>> network = lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x))
+        >>> x = np.linspace(-1, 1, 100, dtype=np.float32)
+        >>> plan = Plan(steps=9, num_validations=3)
+        >>> fitted = fit(network, jnp.zeros(2), (x, x), plan, runs=2, show_progress=False)
+        >>> fitted.validation_steps, fitted.history.shape
+        ((1, 4, 9), (3, 2))
     """
 
     params: Params
     variables: Variables
-    record: TrainingRecord
-    trained: TrainedLanes
+    validation_nll: np.ndarray
+    best_step: np.ndarray
+    validation_rows: np.ndarray
+    validation_steps: tuple[int, ...]
+    history: np.ndarray
+    metrics: dict[str, np.ndarray]
+    record: TrainingRecord | tuple[TrainingRecord, ...] | None
+    state: TrainingState
 
-
-@dataclasses.dataclass(frozen=True)
-class _Fixed:
-    """An optimiser without settings; found again by what it was made of."""
-
-    optimizer: optax.GradientTransformation | None
-    steps: int
-
-    def __call__(self, settings: chex.ArrayTree) -> optax.GradientTransformation:
-        return fisher8_optimizer(self.steps) if self.optimizer is None else self.optimizer
+    @property
+    def steps(self) -> int:
+        """The number of steps made."""
+        return len(self.metrics["loss"])
 
 
 def fit(
-    predict: Callable[[Params, chex.ArrayTree], Family],
+    network: Network,
     params: Params,
     data: tuple,
     plan: Plan,
     *,
-    loss: str | Objective = "fisher8",
-    optimizer: optax.GradientTransformation | None = None,
+    method: Method | None = None,
+    variables: Variables = None,
+    runs: int | None = None,
+    validation: tuple | None = None,
     seed: int = 0,
+    callback: Callback | None = None,
     checkpoints: TrainingCheckpoints | None = None,
-    show_progress: bool = True,
+    diagnostics: bool = True,
+    show_progress: bool | str = True,
 ) -> Fitted:
-    """Trains a network on arrays: held-out rows, averaging, the best parameters, early stop.
+    """Trains a network on arrays: validation, averaging, the best parameters, early stopping.
 
     Args:
-        predict: the distribution that parameters and inputs make, a pure function. For a Flax NNX
-            module see `nnx_network` and `fit_network`.
+        network: `(params, inputs) -> distribution`, a pure function; with `variables` see
+            `nnx_network`.
         params: the first parameters.
         data: `(inputs, targets)`, or a `Data` with a mask and weights; examples first.
-        plan: steps, batches, looks.
-        loss: a name in `LOSSES`, or an `Objective` that keeps no state per training row.
-        optimizer: an Optax transformation; by default the recipe, `fisher8_optimizer(plan.steps)`.
+        plan: steps, batches, validation.
+        method: how to train; by default `Method()`, which is `fisher8_optimizer`.
+        variables: the first values of whatever else the network changes; None if there is nothing.
+        runs: trains this many networks side by side in one program. Parameters and variables then
+            have the runs as first axis of every leaf, see `init_members`; each run has a key of its
+            own and holds out another part of the rows.
+        validation: data of your own to validate on, of the form of `data`; by default each run
+            holds out `plan.validation_fraction` of the rows, of each pattern of missing targets.
         seed: decides which rows are held out, the order of the others, and every random key.
+        callback: called as `callback(step, metrics, nll)` at each validation with the number of
+            steps made, the metrics of the steps since the last call (arrays by name) and the
+            validation NLL (nan without validation); training stops if it returns True.
         checkpoints: where to save the training; one that was killed goes on from there and ends
             with the same bits.
-        show_progress: False draws no bar; off a terminal none is drawn anyway.
+        diagnostics: False logs the loss alone and makes no `record`.
+        show_progress: True draws a bar on a terminal or in a notebook and elsewhere prints a line
+            at each validation; a string also, with this title.
 
     Returns:
-        The trained network and the record of its training.
+        The trained network and the history of its training.
 
     Example:
         >>> import jax.numpy as jnp, numpy as np
@@ -95,187 +119,158 @@ def fit(
         >>> def predict(params, x):
         ...     return Gaussian(params["slope"] * x, jnp.full_like(x, params["log_variance"]))
         >>> start = {"slope": jnp.zeros(()), "log_variance": jnp.zeros(())}
-        >>> fitted = fit(predict, start, (x, y), Plan(steps=200, batch_size=20))
+        >>> plan = Plan(steps=200, batch_size=20)
+        >>> fitted = fit(predict, start, (x, y), plan, show_progress=False)
         >>> print(f"slope {fitted.params['slope']:.1f}")
         slope 3.0
     """
-    return fit_network(
-        plain_network(predict),
-        params,
-        None,
-        data,
+    rows = check_data("data", data)
+    number = 1 if runs is None else check_count("runs", runs)
+    if runs is None:
+        params, variables = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (params, variables))
+    else:
+        _check_runs(params, variables, number)
+    described = with_runs(Method() if method is None else method, number)
+    training = Training(
+        network,
+        described,
+        _keys(seed, number),
         plan,
-        loss=loss,
-        optimizer=optimizer,
-        seed=seed,
-        checkpoints=checkpoints,
-        show_progress=show_progress,
+        _loader(network, params, variables, rows, validation, plan, number, seed),
+        DIAGNOSTIC_METRICS if diagnostics else (),
+        _of_one_run(callback) if runs is None else callback,
     )
+    horizon = None if plan.average is None else np.asarray(plan.average, np.float32)
+    first = start(described, params, variables, np.asarray(plan.steps, np.int32), horizon)
+    title = show_progress if isinstance(show_progress, str) else "training"
+    progress = training.run(
+        first, checkpoints=checkpoints, title=title, show_progress=bool(show_progress)
+    )
+    fitted = _fitted(progress, training, diagnostics)
+    return fitted if runs is not None else _only_run(fitted)
 
 
-def fit_network(
-    apply: Apply,
+def _loader(
+    network: Network,
     params: Params,
     variables: Variables,
-    data: tuple,
+    rows: Data,
+    validation: tuple | None,
     plan: Plan,
-    *,
-    loss: str | Objective = "fisher8",
-    optimizer: optax.GradientTransformation | None = None,
-    seed: int = 0,
-    checkpoints: TrainingCheckpoints | None = None,
-    show_progress: bool = True,
-) -> Fitted:
-    """`fit` for a network with dropout or running statistics.
-
-    Args:
-        apply: see `Apply`; `nnx_network(model)` gives this and the next two.
-        params: the first parameters.
-        variables: the first values of whatever else the network changes.
-        data: see `fit`.
-        plan: see `fit`.
-        loss: see `fit`.
-        optimizer: see `fit`.
-        seed: see `fit`.
-        checkpoints: see `fit`.
-        show_progress: see `fit`.
-
-    Returns:
-        The trained network and the record of its training.
-
-    Example:
-        >>> import numpy as np
-        >>> from flax import nnx
-        >>> from fisher8_jax.heads.nnx import DistributionHead
-        >>> from fisher8_jax.training import Plan, fit_network, nnx_network
-        >>> model = DistributionHead(1, rngs=nnx.Rngs(0))
-        >>> x = np.linspace(-1, 1, 100, dtype=np.float32)
-        >>> fitted = fit_network(*nnx_network(model), (x[:, None], 2 * x), Plan(steps=50))
-        >>> nnx.update(model, fitted.params)
-    """
-    rows = on_host(Data(*data))
-    trained = fit_lanes(
-        apply,
-        _one_lane(params),
-        _one_lane(variables),
-        rows,
-        plan,
-        loss=loss,
-        optimizer=optimizer,
-        seed=seed,
-        checkpoints=checkpoints,
-        show_progress=show_progress,
-    )
-    readouts = {name: values[:, 0] for name, values in trained.readouts.items()}
-    return Fitted(
-        jax.tree.map(lambda leaf: leaf[0], trained.params),
-        jax.tree.map(lambda leaf: leaf[0], trained.variables),
-        training_record(readouts, trained.look_nll[:, 0], np.asarray(rows.targets), rows.where),
-        trained,
-    )
-
-
-def fit_lanes(
-    apply: Apply,
-    params: Params,
-    variables: Variables,
-    data: tuple,
-    plan: Plan,
-    *,
-    loss: str | Objective = "fisher8",
-    optimizer: optax.GradientTransformation | None = None,
-    seed: int = 0,
-    checkpoints: TrainingCheckpoints | None = None,
-    show_progress: bool = True,
-) -> TrainedLanes:
-    """Several networks at once, in one compiled program; each holds out another part of the rows.
-
-    Args:
-        apply: the network.
-        params: first parameters, lanes first; see `init_members` and `stack_members`.
-        variables: first variables, lanes first; None if there are none.
-        data: see `fit`.
-        plan: see `fit`.
-        loss: see `fit`.
-        optimizer: see `fit`.
-        seed: see `fit`; every lane has a key of its own.
-        checkpoints: see `fit`.
-        show_progress: see `fit`.
-
-    Returns:
-        The outcome; `predict_members(predict, trained.params, inputs)` is their mixture.
-
-    Example:
-        >>> import jax.numpy as jnp, numpy as np
-        >>> from fisher8_jax import Gaussian
-        >>> from fisher8_jax.training import Plan, fit_lanes, plain_network
-        >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
-        >>> x = np.linspace(-1, 1, 100, dtype=np.float32)
-        >>> trained = fit_lanes(network, jnp.zeros(3), None, (x, 2 * x), Plan(steps=50))
-        >>> trained.params.round(1)
-        Array([2., 2., 2.], dtype=float32)
-    """
-    rows = on_host(Data(*data))
-    _check_rows(rows)
-    lanes = len(jax.tree.leaves(params)[0])
-    task = Task(
-        apply,
-        _objective(loss) if isinstance(loss, str) else loss,
-        _Fixed(optimizer, plan.steps),
-        average=plan.average,
-        readouts=DOCTOR_READOUTS,
-    )
+    runs: int,
+    seed: int,
+) -> BatchLoader:
+    own = None if validation is None else check_data("validation", validation)
     folds = make_folds(
-        np.random.default_rng((seed, 1)), rows.rows, lanes=lanes, held_out=plan.held_out
+        np.random.default_rng((seed, 1)),
+        rows.rows,
+        runs=runs,
+        held_out=plan.validation_fraction if own is None else 0,
+        strata=_strata(rows.where),
     )
-    feed = Feed(
+    return BatchLoader(
         rows,
         folds,
         batch_size=plan.batch_size,
         seed=seed,
-        event_ndim=_event_ndim(apply, params, variables, rows.inputs),
+        event_ndim=_event_ndim(network, params, variables, rows.inputs),
+        validation=own,
     )
-    keys = jax.random.split(jax.random.key(seed), lanes)
-    lane = Lane((), keys)
-    return train_lanes(
-        task, params, variables, lane, feed, plan,
-        checkpoints=checkpoints, show_progress=show_progress,
-    )  # fmt: skip
 
 
-@functools.lru_cache
-def _objective(name: str) -> Objective:
-    """The objective of a loss, the same object every time, so that programs are found again."""
-    return make_objective(name)
+def _fitted(progress: Progress, training: Training, diagnostics: bool) -> Fitted:
+    params, variables = final_params(progress.trained, progress.validated)
+    step, loader = progress.step, training.loader
+    has_validation = loader.validation is not None or loader.folds.held_out.size > 0
+    made = tuple(s for s in training.plan.validation_steps if s <= step and has_validation)
+    scores = np.asarray(progress.validated.best.score, np.float64)
+    history = np.asarray(progress.nll)[: len(made)]
+    metrics = {name: np.asarray(values)[:step] for name, values in progress.metrics.items()}
+    record = None
+    if diagnostics:
+        record = tuple(
+            training_record(
+                {n: v[:, run] for n, v in metrics.items()}, history[:, run], loader.data
+            )
+            for run in range(loader.runs)
+        )
+    return Fitted(
+        params=params,
+        variables=variables,
+        validation_nll=np.where(np.isfinite(scores), scores, np.nan),
+        best_step=np.asarray(progress.validated.best_step),
+        validation_rows=loader.folds.held_out,
+        validation_steps=made,
+        history=history,
+        metrics=metrics,
+        record=record,
+        state=progress.trained.state,
+    )
 
 
-def _one_lane(tree: chex.ArrayTree) -> chex.ArrayTree:
-    return jax.tree.map(lambda leaf: jax.numpy.asarray(leaf)[None], tree)
+def _only_run(fitted: Fitted) -> Fitted:
+    """Without the axis of runs."""
+
+    def first(tree: chex.ArrayTree) -> Any:
+        return jax.tree.map(lambda leaf: leaf[0], tree)
+
+    return Fitted(
+        params=first(fitted.params),
+        variables=first(fitted.variables),
+        validation_nll=fitted.validation_nll[0],
+        best_step=fitted.best_step[0],
+        validation_rows=fitted.validation_rows[0],
+        validation_steps=fitted.validation_steps,
+        history=fitted.history[:, 0],
+        metrics={name: values[:, 0] for name, values in fitted.metrics.items()},
+        record=fitted.record[0] if isinstance(fitted.record, tuple) else None,
+        state=first(fitted.state),
+    )
 
 
-def _event_ndim(apply: Apply, params: Params, variables: Variables, inputs: chex.ArrayTree) -> int:
+def _of_one_run(callback: Callback | None) -> Callback | None:
+    if callback is None:
+        return None
+
+    def called(step: int, metrics: dict[str, np.ndarray], nll: np.ndarray) -> Any:
+        return callback(step, {name: v[:, 0] for name, v in metrics.items()}, float(nll[0]))
+
+    return called
+
+
+def _keys(seed: int, runs: int) -> jax.Array:
+    """One key for each run, drawn with NumPy: `jax.random.split` would compile two programs."""
+    numbers = np.random.default_rng((seed, 3)).integers(2**32, size=(runs, 2), dtype=np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(numbers), impl="threefry2x32")
+
+
+def _strata(where: chex.Array | None) -> np.ndarray | None:
+    """The pattern of missing targets of each row; all are spread evenly over the folds."""
+    if where is None:
+        return None
+    patterns = np.asarray(where).reshape(len(where), -1)
+    return np.unique(patterns, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _event_ndim(
+    network: Network, params: Params, variables: Variables, inputs: chex.ArrayTree
+) -> int:
     """The number of axes of one target, found without computing anything."""
     found = []
 
     def trace(params: Params, variables: Variables, inputs: chex.ArrayTree) -> None:
-        found.append(len(apply(params, variables, inputs)[0].event_shape))
+        found.append(len(apply_network(network, params, variables, inputs)[0].event_shape))
 
     first = jax.tree.map(lambda leaf: leaf[0], (params, variables))
     jax.eval_shape(trace, *first, jax.tree.map(lambda leaf: np.asarray(leaf)[:1], inputs))
     return found[0]
 
 
-def _check_rows(data: Data) -> None:
-    lengths = {len(leaf) for leaf in jax.tree.leaves(data)}
-    if len(lengths) != 1:
-        raise ValueError(
-            "All arrays of `data` must have the same number of examples, got "
-            f"{', '.join(map(str, sorted(lengths)))}."
-        )
-    targets = np.asarray(data.targets)
-    number = int(np.isnan(targets).sum()) if np.issubdtype(targets.dtype, np.floating) else 0
-    if number and data.where is None:
-        raise ValueError(
-            f"`targets` of `data` must not be nan, got {number} that are. Mask missing ones: "
-            "`Data(inputs, targets, where=~np.isnan(targets))`."
-        )
+def _check_runs(params: Params, variables: Variables, runs: int) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path((params, variables)):
+        if np.ndim(leaf) == 0 or len(leaf) != runs:
+            raise ValueError(
+                f"`params` and `variables` must have the {runs} `runs` as first axis of every "
+                f"leaf, got shape {np.shape(leaf)} at {jax.tree_util.keystr(path)}. Use "
+                "`init_members` or `stack_members`."
+            )

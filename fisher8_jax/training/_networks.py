@@ -1,8 +1,14 @@
-"""Networks as the loop wants them, from plain functions and from Flax NNX."""
+"""How a network is called, and Flax NNX modules as pure functions.
+
+A network without variables is a function `(params, inputs) -> distribution`. One with variables
+(running statistics, random streams of dropout) takes and returns them: `(params, variables, inputs,
+*, key, train) -> (distribution, variables)`. Which of the two a network is says whether variables
+were given. It must be hashable, as functions are, so that compiled programs are found again.
+"""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import chex
 import jax
@@ -10,40 +16,29 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax.families import Family
-from fisher8_jax.training._step import Apply, Params, Variables
+from fisher8_jax.training._data import Params, Variables
+
+Network: TypeAlias = Callable[..., Any]
+
+
+def apply_network(
+    network: Network,
+    params: Params,
+    variables: Variables,
+    inputs: chex.ArrayTree,
+    *,
+    key: Array | None = None,
+    train: bool = False,
+) -> tuple[Family, Variables]:
+    """The predicted distribution and the variables after the pass, of either kind of network."""
+    if variables is None:
+        return network(params, inputs), None
+    dist, variables = network(params, variables, inputs, key=key, train=train)
+    return dist, variables
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plain:
-    predict: Callable[[Params, chex.ArrayTree], Family]
-
-    def __call__(
-        self,
-        params: Params,
-        variables: Variables,
-        inputs: chex.ArrayTree,
-        *,
-        key: Array | None = None,
-        train: bool = False,
-    ) -> tuple[Family, Variables]:
-        return self.predict(params, inputs), variables
-
-
-def plain_network(predict: Callable[[Params, chex.ArrayTree], Family]) -> Apply:
-    """A network that is a pure function of parameters and inputs.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> network = plain_network(lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x)))
-        >>> network(2.0, None, jnp.ones(1))[0].mean
-        Array([2.], dtype=float32)
-    """
-    return _Plain(predict)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Nnx:
+class _NnxNetwork:
     graph: Any
 
     def __call__(
@@ -66,7 +61,7 @@ class _Nnx:
         return dist, nnx.state(model, nnx.Not(nnx.Param))
 
 
-def nnx_network(model: Any) -> tuple[Apply, chex.ArrayTree, chex.ArrayTree]:
+def nnx_network(model: Any) -> tuple[Network, chex.ArrayTree, chex.ArrayTree]:
     """A Flax NNX module as a pure function, its parameters and its other variables.
 
     Dropout and batch normalisation work: the module's own random streams and running statistics are
@@ -74,17 +69,18 @@ def nnx_network(model: Any) -> tuple[Apply, chex.ArrayTree, chex.ArrayTree]:
 
     Args:
         model: called with the inputs it returns a distribution. It is not changed; give the trained
-            parameters back to it by `nnx.update(model, params)`.
+            parameters back by `nnx.update(model, fitted.params, fitted.variables)`.
 
     Returns:
-        `apply`, parameters and variables, for `fit`.
+        Network, parameters and variables, for `fit` and `Method.init`.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from flax import nnx
         >>> from fisher8_jax.heads.nnx import DistributionHead
-        >>> apply, params, variables = nnx_network(DistributionHead(3, rngs=nnx.Rngs(0)))
-        >>> apply(params, variables, jnp.ones((5, 3)))[0].batch_shape
+        >>> from fisher8_jax.training import nnx_network
+        >>> network, params, variables = nnx_network(DistributionHead(3, rngs=nnx.Rngs(0)))
+        >>> network(params, variables, jnp.ones((5, 3)))[0].batch_shape
         (5,)
     """
     # Imported here, because those who do not use Flax should not wait for it.
@@ -92,4 +88,4 @@ def nnx_network(model: Any) -> tuple[Apply, chex.ArrayTree, chex.ArrayTree]:
 
     graph, params, *(variables,) = nnx.split(model, nnx.Param, ...)
     # Copies, because a later `nnx.update` of the module changes its variables in place.
-    return _Nnx(graph), *jax.tree.map(jnp.copy, (params, variables))
+    return _NnxNetwork(graph), *jax.tree.map(jnp.copy, (params, variables))

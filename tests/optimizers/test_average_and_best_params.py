@@ -83,7 +83,7 @@ def test_best_under_vmap_and_scan():
     np.testing.assert_array_equal(best.score, [1.0, 5.0])
 
 
-def test_the_recipe_takes_an_average_behind_it():
+def test_the_default_optimizer_takes_an_average_behind_it():
     params, (inputs, targets) = make_params(), make_batch()
     optimizer = optax.chain(fisher8_optimizer(10), track_average(5))
     gradients = fisher8_gradients(params, inputs, targets)

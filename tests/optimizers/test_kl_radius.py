@@ -54,7 +54,7 @@ def test_target_moves_the_dense_quadratic_kl(problem):
     assert dense_quadratic_kl(params, scaled, inputs) == pytest.approx(0.3, rel=1e-10)
     expected = np.sqrt(0.3 / dense_quadratic_kl(params, updates, inputs))
     np.testing.assert_allclose(scaled["w1"], expected * updates["w1"], rtol=1e-10)
-    assert float(state.scale) == pytest.approx(expected, rel=1e-6)  # readouts are float32
+    assert float(state.scale) == pytest.approx(expected, rel=1e-6)  # measurements are float32
     assert float(state.quadratic_kl) == pytest.approx(0.3, rel=1e-6)
 
 
@@ -243,7 +243,7 @@ def test_half_precision_parameters(dtype, update_dtype):
     assert state.quadratic_kl.dtype == jnp.float32
 
 
-def test_readouts_are_reached_by_name(problem):
+def test_measurements_are_reached_by_name(problem):
     params, inputs, updates = problem
     optimizer = optax.chain(optax.adam(0.1), scale_by_kl_radius(0.2, exact=True))
     state = optimizer.init(params)

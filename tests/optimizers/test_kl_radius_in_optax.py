@@ -140,8 +140,8 @@ def test_nnx_optimizer_forwards_predict():
     with jax.numpy_rank_promotion("allow"):  # inside nnx.Linear
         moved = step(model, optimizer)
     assert float(moved) == pytest.approx(0.2, rel=0.5)
-    readout = optax.tree_utils.tree_get(optimizer.opt_state, "quadratic_kl")
-    assert float(readout[...]) == pytest.approx(0.2, rel=1e-4)
+    measured = optax.tree_utils.tree_get(optimizer.opt_state, "quadratic_kl")
+    assert float(measured[...]) == pytest.approx(0.2, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_small_arrays_count_as_large_as_a_typical_one():
 
 @functools.cache
 def updated(max_change, max_kl=0.3, mode="target", exact=False):
-    """A step along the gradient from the common start, and its state."""
+    """A step along the gradient from the same start, and its state."""
     radius = scale_by_kl_radius(max_kl, max_change=max_change, mode=mode, exact=exact)
     params = make_params()
     updates = jax.tree.map(jnp.negative, fisher8_gradients(params, INPUTS, TARGETS))
@@ -78,7 +78,7 @@ def test_the_whole_step_is_shortened_and_keeps_its_direction():
     assert float(state.wanted_change) == pytest.approx(by_hand(free, params, typical), rel=1e-5)
 
 
-def test_readouts_are_those_of_the_step_that_was_taken():
+def test_measurements_are_those_of_the_step_that_was_taken():
     """The quadratic form falls with the square of the step."""
     _, _, _, state = updated(0.01)
     factor = float(state.change / state.wanted_change)

@@ -20,7 +20,7 @@ from benchmarks.machinery.loop import Schedule, Sources, start, train
 from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Batch, Lane, Task
+from benchmarks.machinery.step import Batch, Lane, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian, network_gradient
@@ -29,7 +29,6 @@ from fisher8_jax.diagnostics import constant_share, dead_units
 from fisher8_jax.ensembles import stack_members
 from fisher8_jax.losses import make_objective
 from fisher8_jax.metrics import nll, rmse
-from fisher8_jax.training import plain_network
 
 CHUNK = 100
 Scores = dict[str, list[Any]]

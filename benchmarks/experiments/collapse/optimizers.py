@@ -10,7 +10,7 @@ from jax import Array
 
 from fisher8_jax.optimizers import (
     default_max_kl,
-    descend_within,
+    descend,
     fisher8_optimizer,
     network_optimizer,
     scale_by_kl_radius,
@@ -41,7 +41,7 @@ def _radius_alone(steps: Array) -> Optimizer:
 
 def _bounded(largest: float) -> Make:
     """Second moments and another bound; hidden units are not protected from common moves."""
-    return lambda steps: descend_within(_radius(steps, largest), 0.9, 0.99)
+    return lambda steps: descend(_radius(steps, largest), momentum=0.9, second_moment=0.99)
 
 
 def _short(largest: float) -> Make:
@@ -52,7 +52,7 @@ def _short(largest: float) -> Make:
 def _without_common_moves(steps: Array) -> Optimizer:
     """The mean along the inputs removed altogether."""
     removed = optax.stateless(lambda updates, _: jax.tree.map(_remove_mean, updates))
-    return descend_within(optax.chain(removed, _radius(steps, 0.2)), 0.9, 0.99)
+    return descend(optax.chain(removed, _radius(steps, 0.2)), momentum=0.9, second_moment=0.99)
 
 
 def _remove_mean(update: Array) -> Array:

@@ -10,11 +10,10 @@ from jax import Array
 
 from benchmarks.experiments.curvature.plan import is_network, max_kl, program_of
 from benchmarks.machinery.networks import Mlp, Params
-from benchmarks.machinery.step import Batch, Task
+from benchmarks.machinery.step import Batch, Task, plain_network
 from fisher8_jax import Gaussian, fisher8_optimizer, network_gradient, network_optimizer
 from fisher8_jax.curvature import NetworkGradient
 from fisher8_jax.losses import make_objective
-from fisher8_jax.training import plain_network
 
 
 class Settings(NamedTuple):

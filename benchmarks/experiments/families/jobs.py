@@ -31,13 +31,12 @@ from benchmarks.experiments.families.plan import (
 from benchmarks.experiments.families.problems import PROBLEMS, Problem
 from benchmarks.machinery.loop import start, train_on_batches
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.step import Apply, Batch, Lane, Task
+from benchmarks.machinery.step import Apply, Batch, Lane, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import network_gradient
 from fisher8_jax.losses import make_objective
 from fisher8_jax.optimizers import fisher8_optimizer, network_optimizer
-from fisher8_jax.training import plain_network
 
 EVALUATE_EVERY = 5
 

@@ -13,11 +13,20 @@ import numpy as np
 from benchmarks.experiments.uci.data import Split
 from fisher8_jax import Gaussian
 from fisher8_jax.families import Predictive
+from fisher8_jax.training import (
+    KLRadius,
+    LearningRate,
+    LossGradient,
+    Method,
+    OutputNaturalGradient,
+)
 
 Predict = Callable[[np.ndarray], Predictive]
 Fit = Callable[[Split, int], Predict]
 
-DEEP_ENSEMBLE = ("adam_nll", "adam_nll_fast")
+# Adam on the NLL.
+DEEP_ENSEMBLE = tuple(Method(LossGradient("nll"), LearningRate(rate)) for rate in (0.001, 0.01))
+FIRST_ORDER = Method(OutputNaturalGradient(), KLRadius(0.3, warm_up=0.2), second_moment=None)
 
 # A boosted variance may not be less than this part of the mean squared error of other folds: on
 # sets with hardly any noise single leaves would fall to 0, and the NLL would be infinite.
@@ -59,7 +68,7 @@ def fit_shrunk_ensemble(split: Split, seed: int) -> Predict:
 def fit_first_order(split: Split, seed: int) -> Predict:
     """The settings that were the default before."""
     settings: dict[str, Any] = {
-        "methods": "radius",
+        "methods": FIRST_ORDER,
         "n_members": 5,
         "hidden_layer_sizes": (50, 50),
         "validation_fraction": 0.2,

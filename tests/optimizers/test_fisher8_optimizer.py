@@ -1,4 +1,4 @@
-"""The ready recipe against its parts and on a small problem."""
+"""The default optimizer against its parts and on a small problem."""
 
 import functools
 
@@ -9,8 +9,7 @@ import optax
 import pytest
 from jax import lax
 
-from fisher8_jax.optimizers import fisher8_optimizer, scale_by_kl_radius
-from fisher8_jax.optimizers._recipe import default_max_kl
+from fisher8_jax.optimizers import default_max_kl, fisher8_optimizer, scale_by_kl_radius
 from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 
@@ -22,8 +21,8 @@ def train(optimizer, params, inputs, targets, steps):
         gradients = fisher8_gradients(params, inputs, targets)
         predict = functools.partial(network, inputs=inputs)
         updates, state = optimizer.update(gradients, state, params, predict=predict)
-        readout = optax.tree_utils.tree_get(state, "quadratic_kl")
-        return (optax.apply_updates(params, updates), state), readout
+        measured = optax.tree_utils.tree_get(state, "quadratic_kl")
+        return (optax.apply_updates(params, updates), state), measured
 
     start = (params, optimizer.init(params))
     return jax.jit(lambda start: lax.scan(step, start, length=steps))(start)

@@ -1,4 +1,4 @@
-"""Shorter common moves: against a dense projection, in every layout, and what they do to units."""
+"""The shared component of updates: against a dense projection, in every layout, on hidden units."""
 
 import functools
 
@@ -9,16 +9,16 @@ import optax
 import pytest
 
 from fisher8_jax.optimizers import (
-    descend_within,
+    descend,
     fisher8_optimizer,
     scale_by_kl_radius,
-    shorten_common_moves,
+    shrink_shared_updates,
 )
 from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
 
 def shorten(update):
-    link = shorten_common_moves()
+    link = shrink_shared_updates()
     return link.update(update, link.init(update))[0]
 
 
@@ -58,7 +58,7 @@ def test_it_is_the_same_under_jit_and_vmap():
     np.testing.assert_allclose(jax.jit(jax.vmap(shorten))(updates), alone, rtol=1e-12)
 
 
-def test_it_stands_in_the_recipe_before_the_radius_and_only_with_a_bound():
+def test_it_stands_before_the_radius_and_only_with_a_bound():
     params, (inputs, targets) = make_params(), make_batch()
     gradients = fisher8_gradients(params, inputs, targets)
     predict = functools.partial(network, inputs=inputs)
@@ -68,10 +68,14 @@ def test_it_stands_in_the_recipe_before_the_radius_and_only_with_a_bound():
 
     nadam = optax.nadam(1.0, b1=0.9, b2=0.99)
     radius = scale_by_kl_radius(0.3, max_change=0.3)
-    by_hand = first_step(optax.chain(nadam, shorten_common_moves(), radius))
+    by_hand = first_step(optax.chain(nadam, shrink_shared_updates(), radius))
     same = functools.partial(np.testing.assert_allclose, rtol=1e-6)
     jax.tree.map(same, first_step(fisher8_optimizer(10)), by_hand)
-    jax.tree.map(same, first_step(descend_within(radius, 0.9, 0.99, protect_units=True)), by_hand)
+    jax.tree.map(
+        same,
+        first_step(descend(radius, momentum=0.9, second_moment=0.99, protect_units=True)),
+        by_hand,
+    )
     unprotected = first_step(optax.chain(nadam, scale_by_kl_radius(0.3)))
     jax.tree.map(same, first_step(fisher8_optimizer(10, max_change=None)), unprotected)
 

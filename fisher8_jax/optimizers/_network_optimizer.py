@@ -1,4 +1,4 @@
-"""The recipe for the whole network: natural gradients, a decaying radius, an average."""
+"""The default optimizer for parameter-space natural gradients: a decaying radius, an average."""
 
 from typing import Literal
 
@@ -7,21 +7,27 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax._internal.checks import check_number, check_positive
+from fisher8_jax._internal.checks import check_number
 from fisher8_jax._internal.numerics import AxisName
 from fisher8_jax.optimizers._average import track_average
-from fisher8_jax.optimizers._checks import check_steps
+from fisher8_jax.optimizers._descent import guard
+from fisher8_jax.optimizers._fisher8_optimizer import bounded_radius, falling_radius
 from fisher8_jax.optimizers._kl_radius import scale_by_kl_radius
-from fisher8_jax.optimizers._recipe import bounded_radius, falling_radius, guard
+from fisher8_jax.optimizers._radius_checks import check_steps
 
 # Chosen with a damping of 0.3 on four UCI sets (Yacht, Energy, Kin8nm, Wine), by held-out NLL after
 # 100 and 500 steps. Longer budgets are bound to move no further in all than 500 steps do.
 LARGEST_RADIUS = 1.0
 TOTAL_DIVERGENCE = 500.0 / 3
+_WITH_MOMENTUM = 0.1
 
 
-def network_max_kl(num_steps: int | Array) -> float | Array:
-    """The recipe's radius: 1 nat, or less where the whole budget would move 167 nats.
+def network_max_kl(num_steps: int | Array, *, has_momentum: bool = False) -> float | Array:
+    """The default radius: 1 nat, or less where the whole budget would move 167 nats.
+
+    Args:
+        num_steps: how many updates will be made.
+        has_momentum: True for a tenth of it, because momentum multiplies steps.
 
     Example:
         >>> from fisher8_jax.optimizers import network_max_kl
@@ -29,13 +35,14 @@ def network_max_kl(num_steps: int | Array) -> float | Array:
         (1.0, 0.25)
     """
     check_steps("num_steps", num_steps)
-    return bounded_radius(num_steps, LARGEST_RADIUS, TOTAL_DIVERGENCE)
+    radius = bounded_radius(num_steps, LARGEST_RADIUS, TOTAL_DIVERGENCE)
+    return radius * _WITH_MOMENTUM if has_momentum else radius
 
 
 def network_optimizer(
     num_steps: int | Array,
     *,
-    max_kl: float | Array | None = None,
+    max_kl: float | Array | optax.Schedule | None = None,
     mode: Literal["target", "cap"] = "target",
     average: float | None = 0.1,
     exact: bool = False,
@@ -57,8 +64,7 @@ def network_optimizer(
     Args:
         num_steps: how many updates will be made; the steps end at 0 there.
         max_kl: the divergence by which the first step moves the predictions, in nats; by default
-            `network_max_kl(num_steps)`. Take a tenth of it if the gradients have momentum, which
-            multiplies steps.
+            `network_max_kl(num_steps)`. An Optax schedule replaces the decay.
         mode: 'target' makes every step as long as the radius says, which was the better choice on
             noisy tables; 'cap' never lengthens the natural gradient, whose own length already leads
             to the optimum of a quadratic model: the choice for smooth functions with hardly any
@@ -69,7 +75,7 @@ def network_optimizer(
         axis_name: see `scale_by_kl_radius`.
 
     Returns:
-        An Optax optimiser. Its `update` takes `step_kl` from `network_gradient`, or `predict`.
+        An Optax optimizer. Its `update` takes `step_kl` from `network_gradient`, or `predict`.
 
     Example:
         >>> import jax, jax.numpy as jnp, optax
@@ -97,7 +103,6 @@ def network_optimizer(
     check_steps("num_steps", num_steps)
     if max_kl is None:
         max_kl = network_max_kl(num_steps)
-    check_positive("max_kl", max_kl)
     if average is not None:
         check_number("average", average, at_least=0, below=1)
     return optax.chain(

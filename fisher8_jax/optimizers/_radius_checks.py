@@ -1,6 +1,4 @@
-"""Argument checks of the transformations, with the wording of their errors."""
-
-import inspect
+"""Argument checks of the KL radius and its presets, with the wording of their errors."""
 
 import chex
 import jax
@@ -15,7 +13,7 @@ _USAGE = "`optimizer.update(grads, state, params, predict=lambda p: network(p, i
 
 
 def check_steps(name: str, value: object) -> None:
-    """Rejects what is no positive integer; of an array only the dtype is looked at."""
+    """Rejects what is no positive integer; of an array only the dtype counts."""
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.integer):
         return
     check_count(name, value)
@@ -32,20 +30,6 @@ def check_parameters(params: optax.Params) -> None:
                 "`eqx.filter(model, eqx.is_inexact_array)`, of an NNX module "
                 "`nnx.state(model, nnx.Param)`, of a Linen module `variables['params']`."
             )
-
-
-def refuse_multi_steps() -> None:
-    """Raises if `optax.MultiSteps` is calling, which is seen in the frames of the caller alone."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        if frame.f_code is optax.MultiSteps.init.__code__:
-            raise ValueError(
-                "`optax.MultiSteps` cannot be put around a KL radius: it would average gradients "
-                "of unit norm and measure the step on the last micro-batch alone. Take the exact "
-                "gradient of all micro-batches by `microbatched_value_and_grad(network, "
-                "microbatch_size=...)` and make one update per batch."
-            )
-        frame = frame.f_back
 
 
 def check_mode(mode: str) -> None:

@@ -1,4 +1,4 @@
-"""The recipe for the whole network: the radius with a known movement, the guard."""
+"""The default optimizer of parameter-space gradients: a known movement, the guard."""
 
 import functools
 
@@ -76,7 +76,7 @@ def move(optimizer, params, steps=3):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_the_recipe_averages_over_a_tenth_of_its_steps(dtype):
+def test_it_averages_over_a_tenth_of_its_steps(dtype):
     """The average of the visited parameters with weights that fall by 1 - 1 / (30 / 10) a step."""
     params = {"kernel": jnp.arange(6.0, dtype=dtype).reshape(2, 3)}
     state, visited = move(network_optimizer(30), params)

@@ -1,0 +1,237 @@
+"""The gradients that a method can follow: of a loss, at the output, of the whole network."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import chex
+import jax
+from jax import Array
+
+from fisher8_jax._internal.checks import check_choice, check_number, check_positive
+from fisher8_jax.curvature import (
+    Blocks,
+    ConjugateGradients,
+    Direct,
+    SecondMoments,
+    network_gradient,
+)
+from fisher8_jax.families import Family
+from fisher8_jax.losses import LOSSES, Objective, make_objective
+from fisher8_jax.training._data import Data, Params, Variables
+from fisher8_jax.training._description import STATIC, Description, register_description
+from fisher8_jax.training._networks import Network, apply_network
+
+Loss: TypeAlias = str | Objective | Callable[..., Array]
+
+
+class Point(NamedTuple):
+    """Where a gradient is computed."""
+
+    params: Params
+    variables: Variables
+    state: GradientState | None
+    """What the gradient keeps from step to step; None for most."""
+
+
+class Pass(NamedTuple):
+    """What one pass through the network found."""
+
+    loss: Array
+    gradient: Params
+    dist: Family
+    variables: Variables
+    state: GradientState | None
+    step_kl: Array | None = None
+    """By how much a step of minus the gradient moves the predictions, if that is known."""
+
+
+@register_description
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class LossGradient(Description):
+    """The plain gradient of a loss.
+
+    Args:
+        loss: a name in `fisher8_jax.losses.LOSSES`, an `Objective`, or a function
+            `loss(dist, targets, *, where, weights)` with one value per element.
+        hyperparameters: pairs of a name and a number for a loss that was named.
+        penalty: a scalar of the parameters that is added to the mean loss; None for none.
+
+    Example:
+        >>> from fisher8_jax.training import LossGradient
+        >>> LossGradient("beta_nll", hyperparameters=(("beta", 0.5),)).loss
+        'beta_nll'
+    """
+
+    loss: Loss = dataclasses.field(default="nll", metadata=STATIC)
+    hyperparameters: tuple[tuple[str, float], ...] = dataclasses.field(default=(), metadata=STATIC)
+    penalty: Callable[[Params], Array] | None = dataclasses.field(default=None, metadata=STATIC)
+
+    def __post_init__(self) -> None:
+        _objective(self.loss, self.hyperparameters)
+
+    def __str__(self) -> str:
+        return f"gradient of {_name(self.loss)}"
+
+    def init(self, params: Params) -> None:
+        """Nothing is kept from step to step."""
+
+    def compute(self, network: Network, at: Point, batch: Data, key: Array | None) -> Pass:
+        """Loss and gradient on a batch."""
+        objective = _objective(self.loss, self.hyperparameters)
+        return _differentiate(objective, self.penalty, network, at, batch, key)
+
+
+@register_description
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class OutputNaturalGradient(Description):
+    """The natural gradient at the network's output: Fisher8 on the NLL.
+
+    Example:
+        >>> from fisher8_jax.training import OutputNaturalGradient
+        >>> OutputNaturalGradient()
+        OutputNaturalGradient()
+    """
+
+    def __str__(self) -> str:
+        return "output natural gradient"
+
+    def init(self, params: Params) -> None:
+        """Nothing is kept from step to step."""
+
+    def compute(self, network: Network, at: Point, batch: Data, key: Array | None) -> Pass:
+        """Loss and gradient on a batch."""
+        return _differentiate(_objective("fisher8", ()), None, network, at, batch, key)
+
+
+@register_description
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class NetworkNaturalGradient(Description):
+    """The parameter-space natural gradient of the NLL: that of the whole network.
+
+    It differentiates the network one example at a time, so batch statistics and dropout have no
+    part in it, and a network with variables is refused.
+
+    Args:
+        damping: see `network_gradient`.
+        momentum: how much of a step the next one begins with, see `GradientState`; None for none.
+        second_moments: True scales the damping by running second moments, see `GradientState`.
+        solver: see `network_gradient`.
+
+    Example:
+        >>> from fisher8_jax.training import NetworkNaturalGradient
+        >>> NetworkNaturalGradient(damping=1.0)
+        NetworkNaturalGradient(damping=1.0)
+    """
+
+    damping: chex.Numeric = 0.3
+    momentum: chex.Numeric | None = None
+    second_moments: bool = dataclasses.field(default=False, metadata=STATIC)
+    solver: Direct | ConjugateGradients | Blocks | Literal["auto"] = dataclasses.field(
+        default="auto", metadata=STATIC
+    )
+
+    def __post_init__(self) -> None:
+        check_positive("damping", self.damping)
+        if self.momentum is not None:
+            check_number("momentum", self.momentum, at_least=0, below=1)
+
+    def __str__(self) -> str:
+        parts = [f"network natural gradient, damping {self.damping:g}"]
+        if self.momentum is not None:
+            parts.append(f"momentum {self.momentum:g}")
+        return ", ".join([*parts, "second moments"] if self.second_moments else parts)
+
+    def init(self, params: Params) -> GradientState | None:
+        """What the gradient keeps from step to step."""
+        if self.momentum is None and not self.second_moments:
+            return None
+        return GradientState.zeros(
+            params, momentum=self.momentum, second_moments=self.second_moments
+        )
+
+    def compute(self, network: Network, at: Point, batch: Data, key: Array | None) -> Pass:
+        """Loss and natural gradient on a batch."""
+        _check_no_variables(at.variables)
+
+        def predict_one(params: Params, example: chex.ArrayTree) -> Family:
+            rows = jax.tree.map(lambda leaf: leaf[None], example)
+            dist, _ = apply_network(network, params, at.variables, rows)
+            return jax.tree.map(lambda leaf: leaf[0], dist)
+
+        found = network_gradient(
+            predict_one,
+            at.params,
+            batch.inputs,
+            batch.targets,
+            damping=self.damping,
+            where=batch.where,
+            weights=batch.weights,
+            solver=self.solver,
+            state=at.state,
+        )
+        dist = found.curvature.dist
+        return Pass(found.value, found.gradient, dist, at.variables, found.state, found.step_kl)
+
+
+Gradient: TypeAlias = LossGradient | OutputNaturalGradient | NetworkNaturalGradient
+
+
+def _differentiate(
+    objective: Objective,
+    penalty: Callable[[Params], Array] | None,
+    network: Network,
+    at: Point,
+    batch: Data,
+    key: Array | None,
+) -> Pass:
+    def loss_of(params: Params) -> tuple[Array, tuple[Family, Variables]]:
+        dist, new = apply_network(network, params, at.variables, batch.inputs, key=key, train=True)
+        values = objective.values(
+            (), dist, batch.targets, indices=None, key=key, where=batch.where, weights=batch.weights
+        )
+        loss = values.mean(where=batch.where)
+        return loss if penalty is None else loss + penalty(params), (dist, new)
+
+    (loss, (dist, variables)), gradient = jax.value_and_grad(loss_of, has_aux=True)(at.params)
+    return Pass(loss, gradient, dist, variables, None)
+
+
+# Cached, so that equal methods are traced to equal programs.
+@functools.lru_cache
+def _objective(loss: Loss, hyperparameters: tuple[tuple[str, float], ...]) -> Objective:
+    if isinstance(loss, str):
+        check_choice("loss", loss, LOSSES)
+        if loss == "trustable":
+            raise ValueError(
+                "`loss` 'trustable' keeps a reference for every training row, which a batch does "
+                "not have. Write the loop yourself with `make_objective('trustable')`."
+            )
+        return make_objective(loss, **dict(hyperparameters))
+    if isinstance(loss, Objective):
+        return loss
+    if not callable(loss):
+        raise TypeError(
+            f"`loss` must be a name, an `Objective` or a function, got {type(loss).__name__}."
+        )
+
+    def values(
+        state: Any, dist: Family, targets: Array, *, indices: Any, key: Any, **masks: Any
+    ) -> Array:
+        return loss(dist, targets, **masks)
+
+    return make_objective("fisher8")._replace(values=values)
+
+
+def _name(loss: Loss) -> str:
+    return loss if isinstance(loss, str) else getattr(loss, "__name__", "a loss of your own")
+
+
+def _check_no_variables(variables: Variables) -> None:
+    if jax.tree.leaves(variables):
+        raise ValueError(
+            "`NetworkNaturalGradient` differentiates one example at a time, without dropout or "
+            "batch statistics, but the network has variables. Use layer normalisation, or "
+            "`OutputNaturalGradient()`."
+        )
