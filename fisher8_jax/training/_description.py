@@ -96,6 +96,13 @@ class Description:
         return found
 
 
+def in_words(value: Any) -> str:
+    """A number, or those of several runs, as short as can be."""
+    if np.ndim(value) and not _is_traced(value):
+        return "/".join(map(in_words, np.asarray(value).tolist()))
+    return str(value) if _is_traced(value) else f"{float(value):g}"
+
+
 def _is_default(tree: Any, field: dataclasses.Field) -> bool:
     """Whether a field need not be printed; what is described by another description is."""
     value = getattr(tree, field.name)
@@ -135,7 +142,7 @@ def _to_json(name: str, value: Any) -> Any:
         return np.asarray(value).tolist()
     if value is None or isinstance(value, bool | str | numbers.Real):
         return value
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return [_to_json(name, item) for item in value]
     raise TypeError(
         f"`{name}` is {_text(value)}, which plain JSON cannot hold. Use names and numbers, or "

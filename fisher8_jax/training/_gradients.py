@@ -14,13 +14,13 @@ from fisher8_jax.curvature import (
     Blocks,
     ConjugateGradients,
     Direct,
-    SecondMoments,
+    GradientState,
     network_gradient,
 )
 from fisher8_jax.families import Family
 from fisher8_jax.losses import LOSSES, Objective, make_objective
 from fisher8_jax.training._data import Data, Params, Variables
-from fisher8_jax.training._description import STATIC, Description, register_description
+from fisher8_jax.training._description import STATIC, Description, in_words, register_description
 from fisher8_jax.training._networks import Network, apply_network
 
 Loss: TypeAlias = str | Objective | Callable[..., Array]
@@ -138,9 +138,9 @@ class NetworkNaturalGradient(Description):
             check_number("momentum", self.momentum, at_least=0, below=1)
 
     def __str__(self) -> str:
-        parts = [f"network natural gradient, damping {self.damping:g}"]
+        parts = [f"network natural gradient, damping {in_words(self.damping)}"]
         if self.momentum is not None:
-            parts.append(f"momentum {self.momentum:g}")
+            parts.append(f"momentum {in_words(self.momentum)}")
         return ", ".join([*parts, "second moments"] if self.second_moments else parts)
 
     def init(self, params: Params) -> GradientState | None:

@@ -18,7 +18,7 @@ from fisher8_jax.optimizers import (
     network_optimizer,
     scale_by_kl_radius,
 )
-from fisher8_jax.training._description import STATIC, Description, register_description
+from fisher8_jax.training._description import STATIC, Description, in_words, register_description
 
 
 @register_description
@@ -46,7 +46,7 @@ class LearningRate(Description):
         _check_schedule(self)
 
     def __str__(self) -> str:
-        return f"learning rate {self.rate:g}"
+        return f"learning rate {in_words(self.rate)}"
 
     def optimizer(
         self, num_steps: int | Array, momentum: Any, second_moment: Any
@@ -95,7 +95,7 @@ class KLRadius(Description):
         _check_schedule(self)
 
     def __str__(self) -> str:
-        return f"KL radius {'default' if self.max_kl is None else f'{self.max_kl:g}'}"
+        return f"KL radius {'default' if self.max_kl is None else in_words(self.max_kl)}"
 
     def optimizer(
         self, num_steps: int | Array, momentum: Any, second_moment: Any

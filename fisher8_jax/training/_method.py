@@ -22,7 +22,7 @@ from fisher8_jax._internal.checks import check_number
 from fisher8_jax.curvature import GradientState
 from fisher8_jax.families import Family
 from fisher8_jax.training._data import Data, Params, Variables
-from fisher8_jax.training._description import Description, register_description
+from fisher8_jax.training._description import Description, in_words, register_description
 from fisher8_jax.training._gradients import (
     Gradient,
     NetworkNaturalGradient,
@@ -142,8 +142,8 @@ class Method(Description):
             value = getattr(self, name)
             if value is None and default is not None:
                 parts.append(f"no {name.replace('_', ' ')}")
-            elif value is not None and value != default:
-                parts.append(f"{name.replace('_', ' ')} {value:g}")
+            elif value is not None and not np.array_equal(value, default):
+                parts.append(f"{name.replace('_', ' ')} {in_words(value)}")
         return ", ".join(parts)
 
     def init(

@@ -1,0 +1,101 @@
+"""Validation: the best parameters are kept, runs stop, missing targets never score."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fisher8_jax import Gaussian
+from fisher8_jax.training import Data, LearningRate, LossGradient, Method, Plan, fit
+from fisher8_jax.training._loader import BatchLoader
+from fisher8_jax.training._loop import start
+from fisher8_jax.training._method import with_runs
+from fisher8_jax.training._rows import make_folds
+from fisher8_jax.training._validation import start_validation, validate, validation_nll
+
+RUNS, ROWS = 2, 40
+
+
+def predict(params, inputs):
+    outputs = inputs @ params["w"] + params["b"][None]
+    return Gaussian(outputs[:, 0], outputs[:, 1])
+
+
+def make_data():
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(ROWS, 3))
+    return Data(inputs, inputs[:, 0] + 0.1 * rng.normal(size=ROWS))
+
+
+def make_params():
+    rng = np.random.default_rng(1)
+    return {"w": 0.1 * rng.normal(size=(RUNS, 3, 2)), "b": np.zeros((RUNS, 2))}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    method = with_runs(Method(LossGradient(), LearningRate(0.1)), RUNS)
+    return start(method, make_params(), None, np.int32(10), np.float32(3.0))
+
+
+def test_the_best_is_kept_and_a_stopped_run_stays_so(trained):
+    found = start_validation(trained)
+
+    def moved(amount):
+        average = jax.tree.map(lambda leaf: leaf + amount, trained.average)
+        state = trained.state._replace(step=jnp.full(RUNS, amount, jnp.int32))
+        return trained._replace(state=state, average=average)
+
+    found = validate(moved(1), found, np.array([3.0, np.nan]), patience_steps=2)
+    found = validate(moved(2), found, np.array([2.0, -np.inf]), patience_steps=2)
+    assert found.stopped.tolist() == [False, True]  # two steps without a number
+    found = validate(moved(3), found, np.array([2.5, 1.0]), patience_steps=2)
+    assert found.best.score.tolist() == [2.0, np.inf]
+    assert found.best_step.tolist() == [2, 0]
+    average = moved(2).params["w"]
+    np.testing.assert_allclose(found.best.params[0]["w"][0], average[0])
+
+
+def test_held_out_rows_without_targets_never_score_zero(trained):
+    data = make_data()
+    where = np.arange(ROWS) % 2 == 0
+    folds = make_folds(np.random.default_rng(2), ROWS, runs=RUNS, held_out=0.2)
+    loader = BatchLoader(data._replace(where=where), folds, batch_size=8, seed=0)
+    blocks = loader.validation_blocks()
+
+    def nll(blocks):
+        return validation_nll(predict, trained, blocks, shared=False)
+
+    values = nll(blocks)
+    for run in range(RUNS):
+        rows = folds.held_out[run]
+        rows = rows[where[rows]]
+        params = jax.tree.map(lambda leaf, run=run: leaf[run], trained.params)
+        expected = predict(params, data.inputs[rows]).nll(data.targets[rows])
+        np.testing.assert_allclose(values[run], expected.mean(), rtol=1e-6)
+    empty = [block._replace(where=np.zeros_like(block.where)) for block in blocks]
+    assert np.isnan(nll(empty)).all()
+    weightless = [block._replace(weights=np.zeros(block.where.shape)) for block in blocks]
+    assert np.isnan(nll(weightless)).all()
+    light = [block._replace(weights=np.full(block.where.shape, 1e-3)) for block in blocks]
+    np.testing.assert_allclose(nll(light), values, rtol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 70])
+def test_exactly_the_steps_of_the_plan_are_made(steps):
+    plan = Plan(steps=steps, batch_size=8, num_validations=3, patience=None)
+    found = fit(predict, make_params(), make_data(), plan, runs=RUNS, show_progress=False)
+    assert found.steps == steps
+    assert found.metrics["loss"].shape == (steps, RUNS)
+    assert np.isfinite(found.metrics["loss"]).all()
+    assert found.validation_steps[-1] == steps
+    np.testing.assert_allclose(found.validation_nll, found.history.min(axis=0), rtol=1e-6)
+
+
+def test_training_stops_early_and_a_run_without_a_score_keeps_its_last_parameters():
+    blind = make_data()._replace(where=np.zeros(ROWS, bool))
+    plan = Plan(steps=40, batch_size=8, num_validations=4, patience=0.2, average=None)
+    found = fit(predict, make_params(), blind, plan, runs=RUNS, show_progress=False)
+    assert found.steps == 10  # the first validation after 20 % of the steps without a better one
+    assert np.isnan(found.validation_nll).all()
+    jax.tree.map(np.testing.assert_array_equal, found.params, found.state.params)
