@@ -16,7 +16,8 @@ from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
 from fisher8_jax.diagnostics import TrainingRecord
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.plots import plot_fit
-from fisher8_jax.training import Data, Feed, make_folds
+from fisher8_jax.training import Data
+from fisher8_jax.training._data import check_data
 
 ROWS = 24
 VALUES = (np.random.default_rng(0).integers(1, 32, ROWS) / 8).astype(np.float32)
@@ -51,8 +52,7 @@ def dist(mean=None, log_variance=None):
 
 def feed(**parts):
     data = {"inputs": np.ones((ROWS, 1), np.float32), "targets": VALUES} | parts
-    folds = make_folds(np.random.default_rng(0), ROWS, lanes=1, held_out=0.25)
-    return Feed(Data(**data), folds, batch_size=4, seed=0).batches(first=0, steps=2)
+    return check_data("data", Data(**data))
 
 
 def drawn(inputs):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fisher8_jax import Gaussian, evaluate
+from fisher8_jax._internal import progress as _progress
 from fisher8_jax.diagnostics import doctor
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import Fisher8Regressor
-from fisher8_jax.training import _progress
 
 EVIL = "<script>alert(1)</script>"
 
@@ -117,9 +117,9 @@ def test_progress_in_a_notebook(monkeypatch):
     monkeypatch.setattr(
         display, "display", lambda page, display_id: pages.append(page.data) or Handle()
     )
-    with _progress.progress_bar("training", 4, show=True) as advance:
-        for note in ("held-out NLL 2", EVIL):
-            advance(2, note)
+    with _progress.report_progress("training", 4, show=True) as report:
+        for done, note in ((2, "validation NLL 2"), (4, EVIL)):
+            report(done, note)
     assert [parsed(page).seen for page in pages[:-1]] == [["progress"]] * (len(pages) - 1)
     assert "0 %" in pages[0]
     assert "100 %" in pages[-2]

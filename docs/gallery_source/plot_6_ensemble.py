@@ -13,16 +13,15 @@ no data, and their disagreement is the epistemic part of the variance.
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
-import optax
 
-from fisher8_jax import Gaussian, fisher8
-from fisher8_jax.ensembles import init_members, predict_members, train_members
+from fisher8_jax import Gaussian
+from fisher8_jax.ensembles import init_members, predict_members
+from fisher8_jax.training import LearningRate, Method, Plan, fit
 
 keys = jax.random.split(jax.random.key(0), 3)
 x = jax.random.uniform(keys[0], (300,), minval=-3.0, maxval=3.0)
 x = jnp.where(jnp.abs(x) < 1, x + jnp.sign(x) * 1.5, x)  # nothing around 0
 y = jnp.sin(2 * x) + 0.15 * jax.random.normal(keys[1], (300,))
-optimizer = optax.adam(0.01)
 
 
 # %%
@@ -38,25 +37,18 @@ def network(params, x):
 
 def init(key):
     keys = jax.random.split(key, 4)
-    params = {
+    return {
         "w1": 2 * jax.random.normal(keys[0], (32,)),
         "b1": 3 * jax.random.normal(keys[1], (32,)),
         "w2": jax.random.normal(keys[2], (32, 32)) / 32**0.5,
         "w3": 0.1 * jax.random.normal(keys[3], (32, 2)),
     }
-    return params, optimizer.init(params)
 
 
-def step(state, batch):
-    params, optimizer_state = state
-    gradient = jax.grad(lambda p: fisher8(network(p, batch[0])).nll(batch[1]).mean())(params)
-    updates, optimizer_state = optimizer.update(gradient, optimizer_state)
-    return (optax.apply_updates(params, updates), optimizer_state), 0.0
-
-
-rows = jax.random.randint(keys[2], (600, 64), 0, 300)
-states = init_members(init, jax.random.key(1), members=5)
-(params, _), _ = jax.jit(lambda s, b: train_members(step, s, b))(states, (x[rows], y[rows]))
+members = init_members(init, jax.random.key(1), members=5)
+method = Method(length=LearningRate(0.01))  # Fisher8 with Adam
+fitted = fit(network, members, (x, y), Plan(steps=600), method=method, runs=5, show_progress=False)
+params = fitted.params
 
 # %%
 # The variance in two parts

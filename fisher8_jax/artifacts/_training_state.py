@@ -3,7 +3,6 @@
 import json
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -148,19 +147,6 @@ class TrainingCheckpoints:
         self._saving = step, describe(state)
         # Wrapped, because Orbax wants a tree and a state may be a single array.
         self._manager.save(step, args=self._orbax.args.StandardSave({"state": state}))
-
-    def run(self, advance: Callable[[State, int], State], state: State, *, steps: int) -> State:
-        """Runs `state = advance(state, step)` to `steps` steps, after the newest intact state."""
-        state, done = self.restore(state) or (state, 0)
-        if done > steps:
-            raise ValueError(
-                f"{str(self._folder)!r} already holds a state after {done} steps, and `steps` is "
-                f"{steps}. Give a shorter run a folder of its own."
-            )
-        for step in range(done, steps):
-            state = advance(state, step)
-            self.save(step + 1, state)
-        return state
 
     def _newest_intact(self) -> int | None:
         """The step to restore, the same on every process; a damaged state is reported once."""

@@ -1,9 +1,8 @@
-"""Ensembles: members trained in one `vmap`, and the mixture that they predict together."""
+"""Ensembles: stacked members, and the mixture that they predict together."""
 
 from fisher8_jax.ensembles._members import init_members as init_members
 from fisher8_jax.ensembles._members import mc_dropout as mc_dropout
 from fisher8_jax.ensembles._members import predict_members as predict_members
 from fisher8_jax.ensembles._members import stack_members as stack_members
 from fisher8_jax.ensembles._members import take_member as take_member
-from fisher8_jax.ensembles._members import train_members as train_members
 from fisher8_jax.ensembles._mixture import Mixture as Mixture

@@ -11,14 +11,13 @@ from typing import TypeVar
 import chex
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax.ensembles._mixture import Mixture
 from fisher8_jax.families import Family
 
 Tree = TypeVar("Tree")
-Batch = TypeVar("Batch")
 
 
 def init_members(init: Callable[[Array], Tree], key: Array, members: int) -> Tree:
@@ -39,41 +38,6 @@ def init_members(init: Callable[[Array], Tree], key: Array, members: int) -> Tre
         (5, 3)
     """
     return jax.vmap(init)(jax.random.split(key, check_count("members", members)))
-
-
-def train_members(
-    step: Callable[[Tree, Batch], tuple[Tree, chex.ArrayTree]],
-    states: Tree,
-    batches: Batch,
-    *,
-    shared_batches: bool = True,
-) -> tuple[Tree, chex.ArrayTree]:
-    """Trains all members: `scan` over steps, `vmap` over members.
-
-    Args:
-        step: one training step of one member, `(state, batch) -> (state, readout)`.
-        states: stacked states, as `init_members` returns them.
-        batches: one batch per step along the first axis of every leaf.
-        shared_batches: True gives every member the same batches; False expects a second axis with
-            one batch per member.
-
-    Returns:
-        The trained states, and the readouts with axes (steps, members, ...).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> step = lambda state, batch: (state + batch, state)
-        >>> states, seen = train_members(step, jnp.array([0.0, 10.0]), jnp.array([1.0, 2.0]))
-        >>> states, seen.shape
-        (Array([ 3., 13.], dtype=float32), (2, 2))
-    """
-    if len(jax.tree.leaves(states)[0]) == 1:
-        # An axis of length 1 changes how XLA sums; one member must train as it does alone.
-        own = batches if shared_batches else jax.tree.map(lambda leaf: leaf[:, 0], batches)
-        state, readouts = lax.scan(step, take_member(states, 0), own)
-        return _with_axis(state, 0), _with_axis(readouts, 1)
-    of_all = jax.vmap(step, in_axes=(0, None if shared_batches else 0))
-    return lax.scan(of_all, states, batches)
 
 
 def predict_members(

@@ -13,7 +13,7 @@ from fisher8_jax._internal.bisection import smallest_float
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax._internal.quadrature import crowded_nodes
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax.ensembles._checks import check_members, check_probability
+from fisher8_jax.ensembles._mixture_checks import check_members, check_probability
 from fisher8_jax.families import Predictive
 
 # Of the integrals in the CRPS: below 1e-5 of a standard deviation for Gaussian members.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fisher8_jax.artifacts import TargetScaler
-from fisher8_jax.estimator._checks import as_targets
+from fisher8_jax.estimator._estimator_checks import as_targets
 from fisher8_jax.families import (
     Bernoulli,
     Beta,

@@ -5,7 +5,7 @@ Methods of the same structure share one compiled program.
 
 from typing import Any
 
-from fisher8_jax.estimator._checks import from_rows_on
+from fisher8_jax.estimator._estimator_checks import from_rows_on
 from fisher8_jax.training import (
     KLRadius,
     LearningRate,

@@ -13,15 +13,15 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fisher8_jax._internal.checks import check_unmasked
-from fisher8_jax.estimator._checks import (
+from fisher8_jax.estimator._columns import Encoder
+from fisher8_jax.estimator._display import ShowsResults
+from fisher8_jax.estimator._estimator_checks import (
     as_targets,
     check_hidden,
     check_setting,
     check_some_targets,
     check_targets,
 )
-from fisher8_jax.estimator._columns import Encoder
-from fisher8_jax.estimator._display import ShowsResults
 from fisher8_jax.estimator._families import check_support, choose_likelihoods, find_likelihood
 from fisher8_jax.estimator._frames import (
     Table,

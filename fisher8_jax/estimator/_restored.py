@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fisher8_jax.artifacts import ArtifactError
-from fisher8_jax.estimator._checks import check_hidden
 from fisher8_jax.estimator._columns import Encoder
+from fisher8_jax.estimator._estimator_checks import check_hidden
 from fisher8_jax.estimator._families import LIKELIHOODS
 from fisher8_jax.estimator._network import link_of
 

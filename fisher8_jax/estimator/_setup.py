@@ -5,7 +5,7 @@ from typing import Any
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax._internal.progress import is_watched
 from fisher8_jax.estimator._checkpoints import check_folder
-from fisher8_jax.estimator._checks import (
+from fisher8_jax.estimator._estimator_checks import (
     check_flag,
     check_hidden,
     check_setting,

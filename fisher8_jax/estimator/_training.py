@@ -10,7 +10,7 @@ import numpy as np
 
 from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
 from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
-from fisher8_jax.estimator._checks import as_targets
+from fisher8_jax.estimator._estimator_checks import as_targets
 from fisher8_jax.estimator._families import fit_units
 from fisher8_jax.estimator._network import DenseNetwork, link_of
 from fisher8_jax.families import Family

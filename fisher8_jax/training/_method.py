@@ -142,7 +142,7 @@ class Method(Description):
             value = getattr(self, name)
             if value is None and default is not None:
                 parts.append(f"no {name.replace('_', ' ')}")
-            elif value is not None and not np.array_equal(value, default):
+            elif value is not None and (default is None or not np.array_equal(value, default)):
                 parts.append(f"{name.replace('_', ' ')} {in_words(value)}")
         return ", ".join(parts)
 

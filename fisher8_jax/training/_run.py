@@ -68,22 +68,19 @@ class Training(NamedTuple):
     ) -> Progress:
         """All steps of the plan, or until the last run has stopped."""
         blocks = [jax.device_put(block) for block in self.loader.validation_blocks()]
-        progress, stops = self._start(trained), self.plan.validation_steps
+        progress, stops, done = self._start(trained), self.plan.validation_steps, 0
+        if checkpoints is not None:
+            progress, done = checkpoints.restore(progress) or (progress, 0)
         with report_progress(title, self.plan.steps, show=show_progress) as report:
-
-            def to_next_validation(progress: Progress, index: int) -> Progress:
-                if progress.has_stopped:
-                    return progress
-                first = progress.step
-                progress = self._train_until(progress, stops[index], report)
-                if blocks:
-                    progress = self._validate(progress, blocks, index)
-                return self._tell(progress, index, first, report)
-
-            if checkpoints is not None:
-                return checkpoints.run(to_next_validation, progress, steps=len(stops))
-            for index in range(len(stops)):
-                progress = to_next_validation(progress, index)
+            for index in range(done, len(stops)):
+                if not progress.has_stopped:
+                    first = progress.step
+                    progress = self._train_until(progress, stops[index], report)
+                    if blocks:
+                        progress = self._validate(progress, blocks, index)
+                    progress = self._tell(progress, index, first, report)
+                if checkpoints is not None:
+                    checkpoints.save(index + 1, progress)
         return progress
 
     def _start(self, trained: Trained) -> Progress:

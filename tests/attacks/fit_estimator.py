@@ -5,11 +5,12 @@ import sys
 import numpy as np
 
 from fisher8_jax.estimator import Fisher8Regressor
+from tests.estimator.methods import ADAM, RADIUS
 
 
 def main(states: str, result: str) -> None:
     """Two candidates with states of their own; the better one is saved."""
-    settings = {"methods": ("radius", "adam"), "n_members": 2, "hidden_layer_sizes": (8,)}
+    settings = {"methods": (RADIUS, ADAM), "n_members": 2, "hidden_layer_sizes": (8,)}
     rng = np.random.default_rng(0)
     inputs = rng.uniform(-1, 1, (300, 2))
     targets = inputs[:, 0] + 0.1 * rng.normal(size=300)

@@ -20,7 +20,7 @@ def predict(params, inputs):
 
 
 def main(states: str, result: str) -> None:
-    """400 steps with twenty looks, a state after each."""
+    """400 steps with twenty validations, a state after each."""
     rng = np.random.default_rng(0)
     inputs = rng.uniform(-1, 1, 400).astype(np.float32)
     targets = (np.sin(4 * inputs) + 0.1 * rng.normal(size=400)).astype(np.float32)
@@ -28,9 +28,11 @@ def main(states: str, result: str) -> None:
     params["w2"] = 0.1 * jax.random.normal(jax.random.key(1), (8, 2))
     print("began", flush=True)
     with TrainingCheckpoints(states, every=1) as checkpoints:
-        plan = Plan(steps=400, batch_size=16, looks=20)
-        fitted = fit(predict, params, (inputs, targets), plan, checkpoints=checkpoints)
-    leaves = jax.tree.leaves((fitted.params, fitted.trained.look_nll, fitted.trained.readouts))
+        plan = Plan(steps=400, batch_size=16, num_validations=20)
+        fitted = fit(
+            predict, params, (inputs, targets), plan, checkpoints=checkpoints, show_progress=False
+        )
+    leaves = jax.tree.leaves((fitted.params, fitted.history, fitted.metrics))
     save_artifact(Path(result), {"leaves": [np.asarray(leaf) for leaf in leaves]})
 
 

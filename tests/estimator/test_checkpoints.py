@@ -7,11 +7,12 @@ import pytest
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.estimator import Fisher8Regressor
 from tests.attacks.estimators import ROWS
+from tests.estimator.methods import ADAM, RADIUS
 
 pytest.importorskip("orbax.checkpoint")
 
 SETTINGS = {
-    "methods": ("radius", "adam"), "n_members": 2, "hidden_layer_sizes": (4,), "max_steps": 60,
+    "methods": (RADIUS, ADAM), "n_members": 2, "hidden_layer_sizes": (4,), "max_steps": 60,
     "random_state": 0, "show_progress": False,
 }  # fmt: skip
 TARGETS = ROWS[:, 0] + np.sin(9 * ROWS[:, 1])
@@ -50,17 +51,18 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(whole, tmp_path, monkeypatc
             with pytest.raises(KeyboardInterrupt):
                 model.fit(ROWS, TARGETS)
     model.fit(ROWS, TARGETS)
-    for name in ("params_", "held_out_nll_", "candidates_", "n_iter_", "method_"):
+    for name in ("params_", "held_out_nll_", "candidates_", "n_iter_"):
         jax.tree.map(np.testing.assert_array_equal, getattr(model, name), getattr(whole, name))
+    assert model.methods_ == whole.methods_
     folders = {path.name for path in (tmp_path / "states").iterdir()}
-    assert folders == {"gaussian-radius", "gaussian-adam"}
+    assert folders == {"gaussian-0", "gaussian-1"}
     model.save(tmp_path / "model.f8")
     assert Fisher8Regressor.load(tmp_path / "model.f8").checkpoint_dir is None
 
 
 def test_a_folder_of_another_fit_is_refused(tmp_path):
     def fit(targets=TARGETS, **settings):
-        model = Fisher8Regressor(**(SETTINGS | {"methods": "radius"} | settings))
+        model = Fisher8Regressor(**(SETTINGS | {"methods": RADIUS} | settings))
         return model.set_params(checkpoint_dir=str(tmp_path)).fit(ROWS, targets)
 
     fit()

@@ -25,9 +25,10 @@ from fisher8_jax.estimator._prediction import in_blocks, predict_moments
 from fisher8_jax.estimator._scorers import neg_crps, neg_interval_score, neg_nll
 from fisher8_jax.families import StudentTLearnedDf
 from fisher8_jax.plots import plot_importance
+from tests.estimator.methods import RADIUS
 
 SETTINGS = {
-    "methods": "radius",
+    "methods": RADIUS,
     "n_members": 1,
     "max_steps": 800,
     "hidden_layer_sizes": (16,),
@@ -73,7 +74,7 @@ def test_searches_use_the_scores_by_name():
     inputs, targets = make_data()
     model = Fisher8Regressor(**SETTINGS | {"max_steps": 100})
     assert np.isfinite(cross_val_score(model, inputs, targets, scoring=neg_nll, cv=2)).all()
-    grid = {"max_kl": [0.1, 0.3]}
+    grid = {"methods": ["auto", RADIUS]}
     search = GridSearchCV(model, grid, scoring=dict(SCORERS), refit="neg_nll", cv=2)
     found = search.fit(inputs, targets).cv_results_
     for name in ("neg_nll", "neg_crps", "neg_interval_score"):

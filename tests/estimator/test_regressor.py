@@ -1,5 +1,6 @@
 """The regressor: what it learns, what it promises, and what a user may do wrong."""
 
+import dataclasses
 import pickle
 
 import jax
@@ -12,11 +13,17 @@ from sklearn.preprocessing import StandardScaler
 
 from fisher8_jax.artifacts import ArtifactError, save_artifact
 from fisher8_jax.estimator import Fisher8Regressor
-from fisher8_jax.training._loop import _train_on_batches
+from fisher8_jax.training import KLRadius
+from fisher8_jax.training._loop import train_steps
+from tests.estimator.methods import RADIUS
 
 # One shape for nearly all tests, so that they share one compiled program.
 ROWS = 240
-SETTINGS = {"methods": "radius", "n_members": 2, "max_steps": 2000, "hidden_layer_sizes": (16,)}
+SETTINGS = {"methods": RADIUS, "n_members": 2, "max_steps": 2000, "hidden_layer_sizes": (16,)}
+
+
+def with_radius(max_kl):
+    return dataclasses.replace(RADIUS, length=KLRadius(max_kl, warm_up=0.2))
 
 
 @pytest.fixture(autouse=True)
@@ -88,9 +95,9 @@ def test_random_state_decides(fitted):
 
 
 def test_all_fits_of_one_shape_share_one_program(fitted):
-    before = _train_on_batches._cache_size()
-    fit(random_state=5, max_kl=0.001).fit(*make_data(seed=3))
-    assert _train_on_batches._cache_size() == before
+    before = train_steps._cache_size()
+    fit(random_state=5, methods=with_radius(0.001)).fit(*make_data(seed=3))
+    assert train_steps._cache_size() == before
 
 
 def test_a_prediction_does_not_depend_on_the_rows_beside_it(fitted):
@@ -102,7 +109,7 @@ def test_early_stopping_restores_the_best_parameters():
     """On pure noise the best network is the first one; training on must not count."""
     rng = np.random.default_rng(0)
     inputs, targets = rng.normal(size=(ROWS, 2)), rng.normal(size=ROWS)
-    model = fit(patience=0.2, max_kl=0.1).fit(inputs, targets)
+    model = fit(patience=0.2, methods=with_radius(0.1)).fit(inputs, targets)
     assert model.n_iter_ < 2000
     fresh = rng.normal(size=(1000, 2)), rng.normal(size=1000)
     entropy = 0.5 * np.log(2 * np.pi * np.e)
@@ -137,14 +144,15 @@ def test_rows_without_weight_do_not_count():
 
 def test_it_is_an_estimator_like_others(fitted):
     inputs, targets = make_data()
-    copy = clone(fitted).set_params(max_kl=0.01)
-    assert copy.get_params()["max_kl"] == 0.01
+    copy = clone(fitted).set_params(methods=with_radius(0.01))
+    assert copy.get_params()["methods"] == with_radius(0.01)
     assert not hasattr(copy, "params_")
     thawed = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(thawed.predict(inputs), fitted.predict(inputs))
     pipeline = make_pipeline(StandardScaler(), fit()).fit(inputs, targets)
     np.testing.assert_allclose(pipeline.predict(inputs), fitted.predict(inputs), rtol=1e-3)
-    search = GridSearchCV(fit(max_steps=100), {"max_kl": [0.01, 0.03]}, cv=2).fit(inputs, targets)
+    grid = {"methods": [with_radius(0.01), with_radius(0.03)]}
+    search = GridSearchCV(fit(max_steps=100), grid, cv=2).fit(inputs, targets)
     assert search.best_score_ > 0
 
 
@@ -191,7 +199,6 @@ def test_constant_targets_are_predicted():
     ("settings", "message"),
     [
         ({"n_members": 0}, "`n_members` must be a positive integer, got 0"),
-        ({"max_kl": -1.0}, "`max_kl` must be positive, got -1.0"),
         ({"max_steps": "many"}, "`max_steps` must be a positive integer or 'auto', got 'many'"),
         ({"batch_size": 2.5}, "`batch_size` must be a positive integer, got 2.5"),
         ({"batch_size": "all"}, "`batch_size` must be a positive integer or 'auto', got 'all'"),

@@ -7,12 +7,13 @@ from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import ArtifactError
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._families import LIKELIHOODS
-from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.estimator._network import DenseNetwork, link_of
 from fisher8_jax.estimator._shrinking import variance_factor
 from fisher8_jax.estimator._training import Rows
+from tests.estimator.methods import RADIUS
 
 SETTINGS = {
-    "methods": "radius",
+    "methods": RADIUS,
     "n_members": 3,
     "hidden_layer_sizes": (8,),
     "max_steps": 300,
@@ -55,7 +56,7 @@ def test_the_mixture_is_as_wide_as_its_members_were(targets, family):
     [(0.0, 1.0), (0.5, 0.75), (1.0, 0.3), (1e3, 0.3)],  # disagreement 0, a quarter, 1, a million
 )
 def test_members_that_have_nothing_in_common_keep_some_variance(distance, factor):
-    network = Network((), link_of(Gaussian), ())
+    network = DenseNetwork((), link_of(Gaussian), ())
     bias = np.array([[-distance, 0.0], [distance, 0.0]], np.float32)
     params = [{"kernel": np.zeros((2, 3, 2), np.float32), "bias": bias}]
     rows = Rows(np.zeros((5, 3), np.float32), np.zeros(5), np.ones(5, bool), np.ones(5))
@@ -65,7 +66,7 @@ def test_members_that_have_nothing_in_common_keep_some_variance(distance, factor
 
 def test_rows_without_anything_in_common_do_not_speak_for_all():
     """One row of four on which the members lie far apart counts as one, not as a thousand."""
-    network = Network((), link_of(Gaussian), ())
+    network = DenseNetwork((), link_of(Gaussian), ())
     kernel = np.zeros((2, 1, 2), np.float32)
     kernel[:, 0, 0] = -1e3, 1e3
     params = [{"kernel": kernel, "bias": np.zeros((2, 2), np.float32)}]

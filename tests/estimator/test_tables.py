@@ -13,10 +13,11 @@ from scipy import sparse
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._frames import TableColumn, columns_of_array, columns_of_frame
+from tests.estimator.methods import RADIUS
 
 ROWS = 240
 SETTINGS = {
-    "methods": "radius",
+    "methods": RADIUS,
     "n_members": 2,
     "max_steps": 600,
     "hidden_layer_sizes": (16,),

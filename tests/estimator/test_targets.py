@@ -6,16 +6,24 @@ import pytest
 from scipy import stats
 
 from fisher8_jax.estimator import Fisher8Regressor
-from fisher8_jax.estimator._methods import METHODS, check_methods
+from fisher8_jax.estimator._methods import check_methods
 from fisher8_jax.estimator._setup import check_setup
 from fisher8_jax.estimator._training import Candidate, best_candidate
 from fisher8_jax.families import Gamma
-from fisher8_jax.training._looks import _score, _take_look
-from fisher8_jax.training._loop import _train_on_batches
+from fisher8_jax.training import (
+    LearningRate,
+    LossGradient,
+    Method,
+    NetworkNaturalGradient,
+    OutputNaturalGradient,
+)
+from fisher8_jax.training._loop import train_steps
+from fisher8_jax.training._validation import _score, _validate
+from tests.estimator.methods import ADAM, RADIUS
 
 ROWS = 240
 SETTINGS = {
-    "methods": "radius",
+    "methods": RADIUS,
     "n_members": 2,
     "max_steps": 600,
     "hidden_layer_sizes": (16,),
@@ -240,24 +248,26 @@ def test_by_default_few_rows_are_learned_by_one_program():
     inputs = make_inputs()
     targets = make_targets(inputs, "gaussian")
     settings = {**SETTINGS, "methods": "auto", "max_steps": 200}
-    before = _train_on_batches._cache_size()
+    before = train_steps._cache_size()
     model = Fisher8Regressor(**settings).fit(inputs, targets)
-    assert _train_on_batches._cache_size() <= before + 1
-    names = ("network", "network_brisk", "network_bold")
-    assert set(model.candidates_) == {f"gaussian, {name}" for name in names}
+    assert train_steps._cache_size() <= before + 1
+    assert set(model.candidates_) == {
+        f"gaussian, network natural gradient, damping {damping}, KL radius {radius}"
+        for damping, radius in (("0.1", "0.1"), ("1", "0.3"), ("1", "1"))
+    }
     assert model.score(inputs, targets) > 0.9
 
 
 def test_what_is_tried_depends_on_the_number_of_rows():
     bounds = ((2, 599), (600, 3999), (4000, 15_999), (16_000, 10**6))
-    tried = {rows: tuple(check_methods("auto", rows)) for pair in bounds for rows in pair}
-    rules = {rows: {METHODS[name].rule for name in names} for rows, names in tried.items()}
+    tried = {rows: check_methods("auto", rows) for pair in bounds for rows in pair}
+    parts = {rows: {type(method.gradient) for method in found} for rows, found in tried.items()}
     for least, most in bounds:
         assert tried[least] == tried[most]
-    assert rules[599] == {"network"}
-    assert rules[600] == {"network", "adam_nll"}
-    assert rules[4000] == {"network", "adam", "adam_nll"}
-    assert rules[16_000] == {"adam", "adam_nll"}
+    assert parts[599] == {NetworkNaturalGradient}
+    assert parts[600] == {NetworkNaturalGradient, LossGradient}
+    assert parts[4000] == {NetworkNaturalGradient, OutputNaturalGradient, LossGradient}
+    assert parts[16_000] == {OutputNaturalGradient, LossGradient}
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(2, 32), (3999, 32), (4000, 64), (10**6, 64)])
@@ -266,19 +276,20 @@ def test_batches_depend_on_the_number_of_rows(rows, batch):
     assert check_setup(Fisher8Regressor(batch_size=7), rows).plan.batch_size == 7
 
 
-def test_methods_of_two_rules_share_the_programs_of_their_looks():
+def test_methods_of_two_structures_share_the_programs_of_validation():
     inputs = make_inputs()
     targets = make_targets(inputs, "gaussian")
-    settings = {**SETTINGS, "methods": "adam", "max_steps": 200}
+    settings = {**SETTINGS, "methods": ADAM, "max_steps": 200}
     Fisher8Regressor(**settings).fit(inputs, targets)
-    before = _score._cache_size(), _take_look._cache_size()
-    Fisher8Regressor(**settings | {"methods": "adam_nll"}).fit(inputs, targets)
-    assert (_score._cache_size(), _take_look._cache_size()) == before
+    before = _score._cache_size(), _validate._cache_size()
+    plain = Method(LossGradient("nll"), LearningRate(0.001))
+    Fisher8Regressor(**settings | {"methods": plain}).fit(inputs, targets)
+    assert (_score._cache_size(), _validate._cache_size()) == before
 
 
 def make_candidate(name, nll, family="gaussian"):
     value = np.arange(len(nll), dtype=np.float32)
-    return Candidate(family, name, None, None, {"w": value}, 10, np.asarray(nll))
+    return Candidate(family, (name,), None, None, {"w": value}, 10, np.asarray(nll))
 
 
 @pytest.mark.parametrize(
@@ -294,26 +305,26 @@ def make_candidate(name, nll, family="gaussian"):
 )
 def test_members_of_methods_about_as_good_are_kept_too(other, kept):
     best = best_candidate([make_candidate("a", [1.0, 1.0, 1.0]), make_candidate("b", other)])
-    assert best.method == kept
+    assert " + ".join(best.methods) == kept
     assert len(best.params["w"]) == len(best.held_out_nll) == 3 * len(kept.split(" + "))
 
 
 def test_members_of_another_likelihood_are_never_mixed_in():
     same = make_candidate("b", [1.0, 1.0, 1.0], family="laplace")
     best = best_candidate([make_candidate("a", [0.9, 1.0, 1.0]), same])
-    assert (best.family, best.method) == ("gaussian", "a")
+    assert (best.family, best.methods) == ("gaussian", ("a",))
 
 
 def test_methods_are_candidates():
     inputs = make_inputs()
     targets = make_targets(inputs, "gaussian")
-    settings = {**SETTINGS, "methods": ("radius", "adam")}
+    settings = {**SETTINGS, "methods": (RADIUS, ADAM)}
     model = Fisher8Regressor(**settings).fit(inputs, targets)
-    assert set(model.candidates_) == {"gaussian, radius", "gaussian, adam"}
+    assert set(model.candidates_) == {f"gaussian, {RADIUS}", f"gaussian, {ADAM}"}
     best = min(model.candidates_, key=model.candidates_.get)
-    assert best.split(", ")[1] in model.method_.split(" + ")
-    members = len(model.method_.split(" + ")) * settings["n_members"]
+    assert best in {f"gaussian, {method}" for method in model.methods_}
+    members = len(model.methods_) * settings["n_members"]
     assert len(model.held_out_nll_) == len(model.params_[0]["bias"]) == members
     assert model.score(inputs, targets) > 0.9
-    with pytest.raises(ValueError, match="`methods` must be 'auto' or one or several of 'radius'"):
+    with pytest.raises(ValueError, match="`methods` must be 'auto', a `fisher8_jax"):
         Fisher8Regressor(methods="sgd").fit(inputs, targets)
