@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from fisher8_jax.optimizers import AverageState
 from fisher8_jax.training._data import Data, Metrics, Params, Variables
-from fisher8_jax.training._method import Method, StepInfo, TrainingState
+from fisher8_jax.training._method import Method, StepInfo, TrainingState, cast_like
 from fisher8_jax.training._networks import Network
 
 LoggedMetrics: TypeAlias = tuple[tuple[str, Callable[[StepInfo], Array]], ...]
@@ -32,12 +32,7 @@ class Trained(NamedTuple):
         """The parameters that are validated and kept: the average if there is one."""
         if self.average is None:
             return self.state.params
-        return jax.tree.map(_cast_like, self.average.average, self.state.params)
-
-
-def _cast_like(mean: Array, leaf: Array) -> Array:
-    # Nothing to compile where nothing is to be cast.
-    return mean if mean.dtype == leaf.dtype else mean.astype(leaf.dtype)
+        return jax.tree.map(cast_like, self.average.average, self.state.params)
 
 
 @jax.jit

@@ -197,7 +197,8 @@ class Method(Description):
         new = state._replace(
             params=optax.apply_updates(state.params, updates),
             variables=found.variables,
-            optimizer=optimizer,
+            # Numbers that are traced arrays would widen the state of narrow parameters.
+            optimizer=jax.tree.map(cast_like, optimizer, state.optimizer),
             gradient=found.state,
             step=state.step + 1,
         )
@@ -239,6 +240,11 @@ class Method(Description):
             raise ValueError(
                 "`max_change` of the `KLRadius` must be None with a `NetworkNaturalGradient`."
             )
+
+
+def cast_like(new: Array, old: Array) -> Array:
+    """`new` in the dtype of `old`; nothing to compile where nothing is to be cast."""
+    return new if new.dtype == old.dtype else new.astype(old.dtype)
 
 
 def with_runs(method: Method, runs: int) -> Method:

@@ -207,6 +207,24 @@ def test_stacked_methods_are_runs_side_by_side(batches):
         with_runs(stacked, 3)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("gradient", [LossGradient(), NetworkNaturalGradient()])
+def test_narrow_parameters_stay_so(dtype, gradient, batches):
+    """Traced numbers are wider than the parameters; the state must keep its dtypes in a loop."""
+    method = with_runs(Method(gradient), 1)
+    narrow = jax.tree.map(lambda leaf: leaf[None].astype(dtype), make_params())
+    batch = jax.tree.map(lambda leaf: leaf.astype(dtype), batches[0])
+
+    def step(_, state):
+        return jax.vmap(lambda m, s: m.update(network, s, batch)[0])(method, state)
+
+    first = jax.vmap(lambda method, params: method.init(params, 10))(method, narrow)
+    last = jax.lax.fori_loop(0, 2, step, first)
+    chex.assert_trees_all_equal_dtypes(last, first)
+    assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(last.params))
+    chex.assert_tree_all_finite(last.params)
+
+
 METHODS = [
     Method(),
     Method(NetworkNaturalGradient(damping=1.0, momentum=0.9, second_moments=True)),
