@@ -152,8 +152,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         # On a copy, and taken over in one step: a fit that fails or is interrupted changes nothing.
         fresh = type(self)(**self.get_params(deep=False))
         fresh._fit(X, y, sample_weight)
-        self.__dict__ = fresh.__dict__
-        return self
+        return self._become(fresh)
 
     def partial_fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Goes on training with more rows; the first call is `fit`.
@@ -174,7 +173,12 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
             return self.fit(X, y, sample_weight)
         fresh = copy.copy(self)
         fresh._fit_on(X, y, sample_weight)
-        self.__dict__ = fresh.__dict__
+        return self._become(fresh)
+
+    def _become(self, fresh: Self) -> Self:
+        """Takes over what was fitted, all at once; what others attached to the object stays."""
+        attached = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        self.__dict__ = vars(fresh) | attached
         return self
 
     def _fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None) -> None:

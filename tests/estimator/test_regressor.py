@@ -7,12 +7,14 @@ import jax
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fisher8_jax.artifacts import ArtifactError, save_artifact
 from fisher8_jax.estimator import Fisher8Regressor
+from fisher8_jax.estimator._prediction import predict_mixture
 from fisher8_jax.training import KLRadius
 from fisher8_jax.training._loop import train_steps
 from tests.estimator.methods import RADIUS
@@ -168,7 +170,9 @@ def test_save_and_load_without_pickle(fitted, tmp_path):
     with pytest.raises(ArtifactError, match="holds another model than a Fisher8Regressor"):
         Fisher8Regressor.load(tmp_path / "other")
     for config in ({}, {"settings": []}, {"settings": {"no": 1}}, {"settings": {}}):
-        save_artifact(tmp_path / "part", {}, config={"kind": "Fisher8Regressor", **config})
+        save_artifact(
+            tmp_path / "part", {}, config={"kind": "Fisher8Regressor", "version": 1, **config}
+        )
         with pytest.raises(ArtifactError, match="holds no whole Fisher8Regressor"):
             Fisher8Regressor.load(tmp_path / "part")
 
@@ -228,3 +232,48 @@ def test_bad_data_is_named(fitted):
         fitted.nll(inputs, targets[:, None])
     with pytest.raises(ValueError, match="`coverage` must lie strictly between 0 and 1, got 95"):
         fitted.predict_interval(inputs, coverage=95)
+
+
+@pytest.mark.parametrize("name", ["fit", "partial_fit"])
+def test_a_fit_that_is_interrupted_changes_nothing(fitted, monkeypatch, name):
+    """Neither the encoder nor the names of columns may be those of rows never learned."""
+    inputs, targets = make_data()
+    model, before = pickle.loads(pickle.dumps(fitted)), fitted.predict(inputs)
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    for place in ("train_candidates", "train_on"):
+        monkeypatch.setattr(f"fisher8_jax.estimator._regressor.{place}", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(model, name)(1e3 + 5 * inputs, targets - 7)
+    np.testing.assert_array_equal(model.predict(inputs), before)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples|3 features"):
+        getattr(model, name)(np.ones((20, 3)), np.ones(19))
+    np.testing.assert_array_equal(model.predict(inputs), before)
+    first = fit()
+    with pytest.raises(KeyboardInterrupt):
+        getattr(first, name)(inputs, targets)
+    with pytest.raises(NotFittedError):
+        first.predict(inputs)
+
+
+def test_a_batch_far_above_the_rows_costs_nothing():
+    """It took half a minute and a gigabyte for sixty rows."""
+    inputs, targets = make_data(rows=60)
+    setup = {"n_members": 2, "max_steps": 20, "methods": RADIUS}
+    large = fit(**setup, batch_size=10**6).fit(inputs, targets)
+    small = fit(**setup, batch_size=64).fit(inputs, targets)
+    np.testing.assert_array_equal(large.predict(inputs), small.predict(inputs))
+
+
+def test_distributions_of_any_number_of_rows_share_one_program(fitted):
+    inputs, targets = make_data(seed=1, rows=1100)
+    whole = fitted.predict_distribution(inputs)
+    before = predict_mixture._cache_size()
+    for rows in (1, 7, 512, 700):
+        part = fitted.predict_distribution(inputs[:rows])
+        assert part.batch_shape == (rows,)
+        np.testing.assert_array_equal(part.mean, whole[:rows].mean)
+    assert predict_mixture._cache_size() == before
+    np.testing.assert_allclose(whole.nll(targets), fitted.nll(inputs, targets), rtol=1e-5)
