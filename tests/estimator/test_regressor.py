@@ -248,7 +248,7 @@ def test_a_fit_that_is_interrupted_changes_nothing(fitted, monkeypatch, name):
     with pytest.raises(KeyboardInterrupt):
         getattr(model, name)(1e3 + 5 * inputs, targets - 7)
     np.testing.assert_array_equal(model.predict(inputs), before)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples|3 features"):
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples|3 features"):
         getattr(model, name)(np.ones((20, 3)), np.ones(19))
     np.testing.assert_array_equal(model.predict(inputs), before)
     first = fit()
