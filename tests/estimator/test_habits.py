@@ -20,7 +20,7 @@ from fisher8_jax.estimator import (
     last_step,
     permutation_importance,
 )
-from fisher8_jax.estimator._network import Network, link_of
+from fisher8_jax.estimator._network import DenseNetwork, link_of
 from fisher8_jax.estimator._prediction import in_blocks, predict_moments
 from fisher8_jax.estimator._scorers import neg_crps, neg_interval_score, neg_nll
 from fisher8_jax.families import StudentTLearnedDf
@@ -175,7 +175,7 @@ def test_importance_prints_as_a_table_and_is_json():
 
 def test_predictions_without_a_mean_have_a_center():
     """Half a degree of freedom: no mean, no variance; the median exists."""
-    network = Network((), link_of(StudentTLearnedDf), ())
+    network = DenseNetwork((), link_of(StudentTLearnedDf), ())
     bias = np.array([[2.0, 0.0, np.log(0.5)]] * 2, np.float32)
     params = [{"kernel": np.zeros((2, 1, 3), np.float32), "bias": bias}]
     rows = np.zeros((3, 1), np.float32), np.zeros(3, np.float32)
