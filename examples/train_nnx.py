@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
-from fisher8_jax.heads.nnx import DistributionHead
+from fisher8_jax.heads.nnx import DistributionHead, predict_fn
 from fisher8_jax.optimizers import scale_by_kl_radius
 
 
@@ -23,9 +23,9 @@ def train_step(model, optimizer, inputs, targets):
     def loss(model):
         return model(inputs, correct=True).nll(targets).mean()
 
-    graph = nnx.split(model, nnx.Param)[0]
+    predict = predict_fn(model, inputs)  # before the loss, so that dropout draws the same mask
     value, gradients = nnx.value_and_grad(loss)(model)
-    optimizer.update(model, gradients, predict=lambda p: nnx.merge(graph, p)(inputs))
+    optimizer.update(model, gradients, predict=predict)
     return value
 
 

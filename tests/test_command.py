@@ -99,7 +99,7 @@ def test_the_report_is_one_whole_page(fitted):
     assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
     for words in (
         "y from data.csv",
-        "79 rows, 5 columns. 1 rows without y were left out",
+        "79 rows, 5 columns. Left out: 1 row without y.",
         "CRPS",
         "held-out NLL",
         "The doctor",
@@ -245,13 +245,13 @@ def test_a_column_without_a_name_is_left_out(tmp_path, capsys):
     path = tmp_path / "data.csv"
     pd.DataFrame({"x": np.arange(12.0), "y": np.arange(12.0)}).to_csv(path)
     assert list(read_table(path).columns) == ["x", "y"]
-    assert "1 columns of data.csv have no name" in capsys.readouterr().err
+    assert "1 column of data.csv without a name left out" in capsys.readouterr().err
 
 
 def test_rows_that_end_early_are_noted(tmp_path, capsys):
     (tmp_path / "data.csv").write_text("x,y\n" + "1,2\n" * 12 + "3\n")
     assert split_target(read_table(tmp_path / "data.csv"), options()).dropped == 1
-    assert "1 rows of data.csv end early" in capsys.readouterr().err
+    assert "1 row of data.csv with too few fields" in capsys.readouterr().err
 
 
 def test_separators_and_decimal_points(tmp_path, capsys):
@@ -307,7 +307,7 @@ def test_folds_by_groups_and_by_time():
     assert "the 8 earliest rows were not predicted" in folds.words
     with pytest.raises(CommandError, match="one value only"):
         make_folds(split_target(frame.assign(who="a"), options(group="who")), options(group="who"))
-    with pytest.raises(CommandError, match=r"'who' is missing in 1 rows"):
+    with pytest.raises(CommandError, match=r"'who' is missing in 1 row"):
         split_target(frame.assign(who=[None] + ["a"] * 39), options(group="who"))
     with pytest.raises(CommandError, match="ISO form"):
         split_target(frame.assign(when="soon"), options(time="when"))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import pandas as pd
 
-from fisher8_jax.command._errors import CommandError
+from fisher8_jax.command._errors import CommandError, counted
 
 _OPEN: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
@@ -65,7 +65,8 @@ def read_csv(path: Path, dialect: Dialect | None = None, *, as_text: bool = Fals
         raise CommandError(f"{str(path)!r} has no rows below its header.")
     named = [place for place, name in enumerate(header) if name]
     if len(named) < len(header):
-        _note(f"{len(header) - len(named)} columns of {path.name} have no name and are left out.")
+        nameless = counted(len(header) - len(named), "column")
+        _note(f"{nameless} of {path.name} without a name left out.")
     frame = frame.iloc[:, named]
     frame.columns = [header[place] for place in named]
     return frame
@@ -123,12 +124,13 @@ def _check_rows(path: Path, text: str, width: int, dialect: Dialect) -> str:
                 "field that contains the separator must be quoted."
             )
     if short:
-        _note(f"{short} rows of {path.name} end early; their last columns count as missing.")
+        rows = counted(short, "row")
+        _note(f"{rows} of {path.name} with too few fields; the last columns count as missing.")
     if not trailing:
         return text
     trimmed = io.StringIO()
-    rows = (fields[:width] for _, fields in _records(text, dialect))
-    csv.writer(trimmed, delimiter=dialect.separator).writerows(rows)
+    kept = (fields[:width] for _, fields in _records(text, dialect))
+    csv.writer(trimmed, delimiter=dialect.separator).writerows(kept)
     return trimmed.getvalue()
 
 

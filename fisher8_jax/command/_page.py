@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from fisher8_jax.command._errors import counted
 from fisher8_jax.command._pictures import draw_calibration, draw_importance, draw_residuals
 from fisher8_jax.command._study import Study
 from fisher8_jax.diagnostics import Finding
@@ -78,10 +79,10 @@ def make_page(study: Study) -> str:
 
 def _lead(study: Study) -> str:
     rows, dropped = len(study.rows.targets), study.rows.dropped
-    left_out = f"{dropped} rows without {study.target} were left out. " if dropped else ""
+    left_out = f"Left out: {counted(dropped, 'row')} without {study.target}. " if dropped else ""
+    columns = counted(len(study.rows.inputs.columns), "column")
     return _text(
-        f"{rows} rows, {len(study.rows.inputs.columns)} columns. {left_out}Scores, pictures and "
-        f"findings are from {study.folds}."
+        f"{rows} rows, {columns}. {left_out}Scores, pictures and findings are from {study.folds}."
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fisher8_jax.command._csv import Dialect, read_csv
-from fisher8_jax.command._errors import CommandError
+from fisher8_jax.command._errors import CommandError, counted
 from fisher8_jax.estimator import Fisher8Regressor
 
 # How pandas writes booleans; as numbers they may be missing.
@@ -106,8 +106,8 @@ def _check_target(frame: pd.DataFrame, target: str) -> None:
 def _complete(column: pd.Series, option: str) -> pd.Series:
     if column.isna().any():
         raise CommandError(
-            f"`{option}` {column.name!r} is missing in {column.isna().sum()} rows. Fill it or "
-            "remove them."
+            f"`{option}` {column.name!r} is missing in {counted(column.isna().sum(), 'row')}. Fill "
+            "it or remove them."
         )
     return column
 
