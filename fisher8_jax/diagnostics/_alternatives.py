@@ -28,7 +28,7 @@ _LIGHT_TAILS = (Gaussian, MultivariateGaussian, LowRankGaussian, Laplace)
 
 def recalibrate(dist: Predictive, factor: float) -> str:
     """How to repair the spread of trained predictions."""
-    if dist.can_scale_variance:
+    if dist.is_location_scale and dist.can_scale_variance:
         return (
             f"Multiply the predicted standard deviations by {factor:.3g} (fit the factor on "
             "held-out data with `calibration.VarianceScaling`)"

@@ -1,9 +1,11 @@
 """Argument checks of the diagnostics, worded as in `fisher8_jax._internal.checks`."""
 
 import chex
+import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
-from fisher8_jax._internal.checks import check_floating
+from fisher8_jax._internal.checks import check_floating, check_host_array
 from fisher8_jax.families import Family
 
 
@@ -35,3 +37,14 @@ def check_same_length(dist: Family, inputs: Array) -> None:
             f"`dist` must hold one prediction per input: its batch shape is {dist.batch_shape}, "
             f"but there are {inputs.shape[0]} inputs. Predict at the same points, in order."
         )
+
+
+def check_rows(inputs: ArrayLike, number: int) -> np.ndarray:
+    """Returns `inputs` as a table in double precision, one row for each of `number` points."""
+    values = check_host_array("inputs", inputs).astype(np.float64)
+    if values.ndim == 0 or len(values) != number:
+        raise ValueError(
+            f"`inputs` must hold one row per prediction, {number} of them, got shape "
+            f"{values.shape}."
+        )
+    return values.reshape(number, -1)

@@ -8,7 +8,7 @@ from jax import Array
 from fisher8_jax._internal.checks import check_number, check_targets
 from fisher8_jax.diagnostics._collapse_rules import is_constant, judge_collapse
 from fisher8_jax.diagnostics._data_rules import judge_data, judge_scale_of_given_targets
-from fisher8_jax.diagnostics._diagnostic_checks import check_has_batch
+from fisher8_jax.diagnostics._diagnostic_checks import check_has_batch, check_rows
 from fisher8_jax.diagnostics._findings import Diagnosis, Finding, sorted_by_severity
 from fisher8_jax.diagnostics._mean_rules import MEAN_RULES
 from fisher8_jax.diagnostics._record import TrainingRecord
@@ -21,7 +21,14 @@ from fisher8_jax.families import Predictive
 
 # What a network that does not look at its input would do anyway: a longer or faster training is no
 # cure for it.
-_EXPLAINED_BY_COLLAPSE = ("mean_uninformative", "learning_rate_too_low", "undertrained")
+_EXPLAINED_BY_COLLAPSE = (
+    "mean_uninformative",
+    "learning_rate_too_low",
+    "undertrained",
+    "variance_constant",
+)
+
+_MOST_INPUTS = 50
 
 
 def doctor(
@@ -31,6 +38,7 @@ def doctor(
     record: TrainingRecord | None = None,
     unit_variance_mean: Array | None = None,
     where: Array | None = None,
+    inputs: Array | None = None,
     target_names: Sequence[str] | None = None,
     significance: float = 1e-3,
     material: float = 0.02,
@@ -51,6 +59,8 @@ def doctor(
         record: notes of the training; without it only the predictions are judged.
         unit_variance_mean: predictions of a fit of the same network with unit variance.
         where: boolean, False for padding and missing targets.
+        inputs: what the predictions were made from, one row per point: lets a constant variance be
+            tested against noise that depends on an input. At most 50 columns are looked at.
         target_names: one per target, used in the findings.
         significance: probability of a false alarm of each test.
         material: nats per target below which nothing is said.
@@ -68,14 +78,15 @@ def doctor(
         >>> doctor(Gaussian(mean, jnp.full(500, 2.0)), targets).codes
         ('variance_inflated',)
     """
-    check_has_batch(dist.batch_shape, may_be_empty=True)
+    check_has_batch(_check_dist(dist).batch_shape, may_be_empty=True)
     check_number("significance", significance, above=0, at_most=1)
     shape = dist.batch_shape + dist.event_shape
     targets = check_targets(targets, shape)
     if unit_variance_mean is not None:
         unit_variance_mean = check_targets(unit_variance_mean, shape, "unit_variance_mean")
     record = TrainingRecord() if record is None else record
-    columns = columns_of(dist, targets, unit_variance_mean, where)
+    rows = None if inputs is None else check_rows(inputs, shape[0])[:, :_MOST_INPUTS]
+    columns = columns_of(dist, targets, unit_variance_mean, where, rows)
     names = _names(columns, target_names)
     limits = Thresholds(significance / max(1, len(columns)), material)
     found = judge_collapse([column.points for column in columns], record, limits)
@@ -84,6 +95,16 @@ def doctor(
         about = _about_target(column, dist, record, limits)
         found += [dataclasses.replace(finding, target=name) for finding in about]
     return Diagnosis(sorted_by_severity(_with_causes(found, columns, dist, record, limits)))
+
+
+def _check_dist(dist: object) -> Predictive:
+    if not isinstance(dist, Predictive):
+        raise TypeError(
+            "`dist` must be a predicted distribution, because the doctor judges the spread, too; "
+            f"got {type(dist).__name__}. From predicted means and standard deviations: "
+            "`Gaussian.from_std(mean, std)`. An estimator gives one by `predict_distribution(X)`."
+        )
+    return dist
 
 
 def _about_target(
@@ -95,8 +116,15 @@ def _about_target(
         return found
     if not is_constant(points):
         found += judge_saturation(points.with_moments(), record, limits)
-    rules = (*SPREAD_RULES, *MEAN_RULES)
-    return found + [f for rule in rules for f in rule(points, dist, limits)]
+    of_mean = [f for rule in MEAN_RULES for f in rule(points, dist, limits)]
+    if any(_is_in_other_units(finding) for finding in of_mean):
+        return found + of_mean  # in these units nothing can be said about the spread
+    of_spread = [f for rule in SPREAD_RULES for f in rule(points, dist, limits)]
+    return found + of_spread + of_mean
+
+
+def _is_in_other_units(finding: Finding) -> bool:
+    return finding.code == "mean_off" and finding.severity == "error"
 
 
 def _with_causes(
@@ -107,7 +135,8 @@ def _with_causes(
     limits: Thresholds,
 ) -> list[Finding]:
     """Adds what may have caused the faults, and takes away what one of them explains."""
-    codes = {finding.code for finding in found}
+    # A mean that follows the targets in other units was learnt: the scale did no harm.
+    codes = {finding.code for finding in found if not _is_in_other_units(finding)}
     if "collapsed" in codes:
         found = [finding for finding in found if finding.code not in _EXPLAINED_BY_COLLAPSE]
     if not found:

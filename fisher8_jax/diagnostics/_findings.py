@@ -10,8 +10,8 @@ from fisher8_jax._internal.plain import json_number
 
 Severity = Literal["error", "warning"]
 
-# What is said before everything else, in this order.
-_FIRST = ("no_data", "non_finite_targets", "target_scale_off", "collapsed")
+# What is said before everything else, in this order; `mean_off` only if the units are wrong.
+_FIRST = ("no_data", "non_finite_targets", "target_scale_off", "mean_off", "collapsed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,11 @@ def sorted_by_severity(findings: list[Finding]) -> tuple[Finding, ...]:
     """
 
     def place(finding: Finding) -> tuple[int, bool]:
-        first = _FIRST.index(finding.code) if finding.code in _FIRST else len(_FIRST)
+        is_cause = finding.code in _FIRST and (finding.code, finding.severity) != (
+            "mean_off",
+            "warning",
+        )
+        first = _FIRST.index(finding.code) if is_cause else len(_FIRST)
         return first, finding.severity != "error"
 
     return tuple(sorted(findings, key=place))

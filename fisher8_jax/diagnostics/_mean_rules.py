@@ -20,6 +20,12 @@ _FEWEST_POINTS = 30
 # One-sided 5 %: a mean that follows the targets at all is not called useless.
 _FOLLOWS = 1.645
 
+# Nats that a line gains if it takes away nine tenths of the squared error: another shift or scale.
+_OTHER_UNITS = 0.5 * math.log(10)
+
+# Of the targets' variance: a mean that explains so much was learnt.
+_FOLLOWS_WELL = 0.1
+
 # Of the spread of the targets: such a mean could explain 0.04 % of their variance.
 _HARDLY_VARIES = 0.02
 
@@ -102,21 +108,34 @@ def judge_mean_units(points: Predictions, dist: Predictive, limits: Thresholds) 
     if probability > limits.significance or gain <= limits.material:
         return []
     intercept, slope = _line(points)
-    sentence = (
-        f"The mean is off by a straight line: the targets follow {intercept:.4g} + {slope:.4g} "
-        "times the predicted mean, where 0 and 1 are right."
-    )
+    line = f"the targets follow {intercept:.4g} + {slope:.4g} times the predicted mean"
     figures = {
         "intercept": intercept,
         "slope": slope,
         "probability": probability,
         "gain_in_nats": gain,
     }
+    if gain > _OTHER_UNITS and _explained(points) > _FOLLOWS_WELL:
+        sentence = f"The predictions are in other units than the targets: {line}."
+        advice = (
+            "Bring them back to the units of the targets by the shift and scale of the training, "
+            f"`dist.unscale(shift, scale)`; about {intercept:.4g} and {slope:.4g} are missing. "
+            "Then ask the doctor again: in these units nothing can be said about the spread."
+        )
+        return [Finding("mean_off", "error", sentence, figures, advice)]
+    sentence = f"The mean is off by a straight line: {line}, where 0 and 1 are right."
     advice = (
         "Check that predictions were brought back to the units of the targets (`dist.unscale`) and "
         "that the data were drawn alike; otherwise train the mean for longer."
     )
     return [Finding("mean_off", "warning", sentence, figures, advice)]
+
+
+def _explained(points: Predictions) -> float:
+    """The share of the targets' variance that a line through the mean explains."""
+    if not np.ptp(points.mean) or not np.ptp(points.targets):
+        return 0.0
+    return float(np.corrcoef(points.mean, points.targets)[0, 1] ** 2)
 
 
 def _test_of_line(points: Predictions) -> tuple[float, np.ndarray]:

@@ -46,6 +46,7 @@ class Predictions:
         pit: randomised probability integral transforms.
         score: `ndtri(pit)`; standard normal if the model is right.
         unit_variance_mean: means of a reference fit with unit variance, or None.
+        inputs: what the predictions were made from, (points, columns), or None.
     """
 
     targets: np.ndarray
@@ -55,6 +56,7 @@ class Predictions:
     pit: np.ndarray
     score: np.ndarray
     unit_variance_mean: np.ndarray | None
+    inputs: np.ndarray | None
 
     @property
     def squared_residuals(self) -> np.ndarray:
@@ -93,7 +95,11 @@ class Column:
 
 
 def columns_of(
-    dist: Predictive, targets: Array, unit_variance_mean: Array | None, where: Array | None
+    dist: Predictive,
+    targets: Array,
+    unit_variance_mean: Array | None,
+    where: Array | None,
+    inputs: np.ndarray | None = None,
 ) -> list[Column]:
     """The predictions of every target apart."""
     dist, targets = dist.widen(), at_least_float32(targets)
@@ -111,7 +117,7 @@ def columns_of(
     arrays["unit_variance_mean"] = unit_variance_mean
     flags = table(mask), table(is_sound), np.isfinite(table(targets))
     tables = {n: None if a is None else table(a).astype(np.float64) for n, a in arrays.items()}
-    return [_column(k, *flags, tables) for k in range(number)]
+    return [_column(k, *flags, tables, inputs) for k in range(number)]
 
 
 def _column(
@@ -120,10 +126,12 @@ def _column(
     is_sound: np.ndarray,
     has_target: np.ndarray,
     tables: dict[str, np.ndarray | None],
+    inputs: np.ndarray | None,
 ) -> Column:
     used, sound, known = is_used[:, k], is_sound[:, k], has_target[:, k]
     rows = used & sound & known
     points: Any = {n: None if t is None else t[rows, k] for n, t in tables.items()}
+    points["inputs"] = None if inputs is None else inputs[rows]
     return Column(
         Predictions(**points),
         np.asarray(tables["targets"])[used, k],

@@ -10,15 +10,16 @@ from fisher8_jax.diagnostics._alternatives import (
     recalibrate,
     student_t_gain,
 )
+from fisher8_jax.diagnostics._constant_rules import judge_constant_spread
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._statistics import (
     Thresholds,
+    has_heavy_tails,
     kurtosis_score,
     same_in_all_groups,
     scaling_gain,
     spread_probability,
-    two_sided,
 )
 from fisher8_jax.families import Poisson, Predictive
 
@@ -142,9 +143,13 @@ def judge_tails(points: Predictions, dist: Predictive, limits: Thresholds) -> li
     """Are there more far targets than the family allows? By the kurtosis of the scores.
 
     A variance in the wrong places makes tails heavy, too; if the rule about places speaks, points
-    of like predicted variance are brought to one scale first.
+    of like predicted variance are brought to one scale first. Where a variance that is the same
+    everywhere should depend on the mean or on an input, that alone is said.
     """
     if dist.is_discrete or points.score.size < _FEWEST_FOR_TAILS or not np.ptp(points.score):
+        return []
+    constant = judge_constant_spread(points, dist, limits)
+    if constant and "probability" in constant[0].figures:
         return []
     if judge_places(points, dist, limits):
         points = points.with_moments()
@@ -155,11 +160,8 @@ def judge_tails(points: Predictions, dist: Predictive, limits: Thresholds) -> li
         )
     else:
         scores = points.score
-    excess = kurtosis_score(scores)
-    if excess < 0 or two_sided(excess) > limits.significance:
-        return []
     gain, df = student_t_gain(scores)
-    if gain <= limits.material:
+    if not has_heavy_tails(scores, limits) or gain <= limits.material:
         return []
     far = float(np.mean(np.abs(scores) > 3 * scores.std()))
     sentence = (
@@ -167,8 +169,16 @@ def judge_tails(points: Predictions, dist: Predictive, limits: Thresholds) -> li
         "scores lie beyond three standard deviations, where 0.27 % would; as a Student-t they "
         f"would have about {df:g} degrees of freedom."
     )
-    figures = {"beyond_3": far, "df": df, "kurtosis_score": excess, "gain_in_nats": gain}
-    return [Finding("heavy_tails", "warning", sentence, figures, heavier_tails(dist, gain, df))]
+    figures = {
+        "beyond_3": far,
+        "df": df,
+        "kurtosis_score": kurtosis_score(scores),
+        "gain_in_nats": gain,
+    }
+    advice = heavier_tails(dist, gain, df)
+    if constant:
+        advice = f"If the noise does not depend on the input: {advice}"
+    return [Finding("heavy_tails", "warning", sentence, figures, advice)]
 
 
-SPREAD_RULES = (judge_tails, judge_spread, judge_places)
+SPREAD_RULES = (judge_constant_spread, judge_tails, judge_spread, judge_places)

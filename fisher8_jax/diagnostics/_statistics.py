@@ -77,6 +77,14 @@ def kurtosis_score(scores: np.ndarray) -> float:
     return (1 - 2 / (9 * a) - math.copysign(abs(ratio) ** (1 / 3), ratio)) / math.sqrt(2 / (9 * a))
 
 
+def has_heavy_tails(scores: np.ndarray, limits: Thresholds) -> bool:
+    """Whether normal scores have significantly more far values than they should, by kurtosis."""
+    if not np.ptp(scores):
+        return False
+    excess = kurtosis_score(scores)
+    return excess > 0 and two_sided(excess) <= limits.significance
+
+
 def ranks(values: np.ndarray) -> np.ndarray:
     """Ranks from 1, ties sharing their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)

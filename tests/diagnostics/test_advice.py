@@ -37,6 +37,10 @@ ELSEWHERE = {
         test_doctor_families,
         "test_a_scale_that_is_learnt_again_cures_a_misplaced_variance",
     ),
+    "variance_constant": (
+        test_doctor_families,
+        "test_a_variance_that_follows_the_input_cures_a_constant_one",
+    ),
     "mean_off": (test_doctor_families, "test_units_that_are_undone_as_advised"),
     "mean_worse_than_unit_variance": (test_doctor, "test_fisher8_frees_the_mean"),
     "collapsed": (test_collapse, "test_shorter_steps_cure_the_collapse"),

@@ -114,11 +114,31 @@ def test_units_that_are_undone_as_advised():
     targets = jnp.asarray(100 + 20 * (mean + 0.3 * noise))
     dist = Gaussian(jnp.asarray(mean), jnp.full(POINTS, 2 * np.log(0.3)))
     diagnosis = doctor(dist, targets)
-    assert diagnosis.codes[0] == "target_scale_off"  # before everything that it causes
-    finding = next(f for f in diagnosis.findings if f.code == "mean_off")
+    (finding,) = diagnosis.findings  # not that the scale is off: the mean was learnt
+    assert (finding.code, finding.severity) == ("mean_off", "error")
     cured = dist.unscale(finding.figures["intercept"], finding.figures["slope"])
     assert cured.nll(targets).mean() < dist.nll(targets).mean() - 1
     assert not doctor(cured, targets)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_variance_that_follows_the_input_cures_a_constant_one(seed):
+    """Noise that grows with the input: not heavy tails, whatever else is known."""
+    rng = np.random.default_rng(seed)
+    x, noise = rng.uniform(-2, 2, 600), rng.normal(size=600)
+    mean, std = jnp.asarray(np.sin(7 * x)), jnp.asarray(np.exp(x - 1))
+    targets = mean + std * jnp.asarray(noise)
+    constant = Gaussian.from_std(mean, jnp.full(600, jnp.sqrt(jnp.mean(std**2))))
+    said = doctor(constant, targets)
+    assert said.codes == ("variance_constant", "heavy_tails")
+    assert "Predict the variance from the input" in said.findings[0].advice
+    assert said.findings[1].advice.startswith("If the noise does not depend on the input")
+    tested = doctor(constant, targets, inputs=jnp.asarray(x))
+    assert tested.codes == ("variance_constant",)
+    assert "input 0" in tested.findings[0].sentence
+    cured = Gaussian.from_std(mean, std)
+    assert cured.nll(targets).mean() < constant.nll(targets).mean() - 0.5
+    assert not doctor(cured, targets, inputs=jnp.asarray(x))
 
 
 def test_a_scale_that_is_learnt_again_cures_a_misplaced_variance():

@@ -255,6 +255,10 @@ def test_errors_name_the_argument_and_the_fix():
         doctor(dist, np.zeros(5), significance=2)
     with pytest.raises(ValueError, match=r"`dist` must hold a batch"):
         doctor(gaussian(0.0, 0.0), 0.0)
+    with pytest.raises(ValueError, match=r"`inputs` must hold one row per prediction, 5 of them"):
+        doctor(dist, np.zeros(5), inputs=np.zeros((4, 2)))
+    with pytest.raises(TypeError, match=r"got ndarray.*`Gaussian.from_std\(mean, std\)`"):
+        doctor(np.zeros(5), np.zeros(5))
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7])

@@ -5,7 +5,8 @@ of them, and the doctor is shown that very distribution, next to a reference mea
 tenth of a standard deviation. Whatever it says is a false alarm.
 
 Hits: 50 draws with one fault each, made alike for every family (see `faults.py`), and three pairs
-of a wrong family with data of the right one, which it has to name.
+of a wrong family with data of the right one, which it has to name. Cases: faults that are easily
+taken for others, and what must be said first (see `cases.py`).
 """
 
 import argparse
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.experiments.doctor.cases import CASES, judge_case
 from benchmarks.experiments.doctor.faults import FAULTS, faulty_targets
 from benchmarks.experiments.doctor.report import tables_of
 from benchmarks.experiments.families.problems import PROBLEMS
@@ -52,6 +54,9 @@ def run(args: argparse.Namespace) -> int:
     if store.read("doctor/right_names", spec) is None:
         row = {name: _named(pair, args) for name, pair in PAIRS.items()}
         store.write("doctor/right_names", spec=spec, result=row, provenance=provenance(command))
+    if store.read("doctor/cases", spec) is None:
+        row = {name: judge_case(case, args.draws, args.points) for name, case in CASES.items()}
+        store.write("doctor/cases", spec=spec, result=row, provenance=provenance(command))
     tables = tables_of(store)
     print_blocks(tables)
     if args.docs is not None:

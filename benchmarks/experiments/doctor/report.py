@@ -35,6 +35,10 @@ def tables_of(store: Store) -> list[Table]:
         header = ["wrong family", "said", "named"]
         named = [_pair(name, entry) for name, entry in pairs.items()]
         tables.append(Table("Wrong families", header, named))
+    cases: dict[str, Any] = store.read("doctor/cases") or {}
+    if cases:
+        header = ["case", "must say first", "must not say", "right"]
+        tables.append(Table("Cases", header, [_case(*item) for item in cases.items()]))
     return tables
 
 
@@ -50,3 +54,9 @@ def _row(row: dict[str, Any]) -> list[str]:
 def _pair(name: str, entry: dict[str, Any]) -> list[str]:
     share = f"{entry['named']} of {entry['draws']}"
     return [name, f"`{entry['code']}`: `{entry['family']}`", share]
+
+
+def _case(name: str, entry: dict[str, Any]) -> list[str]:
+    first = f"`{entry['first']}`" if entry["first"] else "nothing"
+    never = ", ".join(f"`{code}`" for code in entry["never"])
+    return [name, first, never, f"{entry['right']} of {entry['draws']}"]
