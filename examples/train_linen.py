@@ -11,15 +11,15 @@ from fisher8_jax.optimizers import scale_by_kl_radius
 
 class Network(nn.Module):
     @nn.compact
-    def __call__(self, inputs, *, correct=False):
+    def __call__(self, inputs, *, natural_gradient=False):
         features = nn.silu(nn.Dense(32)(inputs))
-        return DistributionHead()(features, correct=correct)
+        return DistributionHead()(features, natural_gradient=natural_gradient)
 
 
 @jax.jit
 def train_step(state, inputs, targets):
     def loss(params):
-        return state.apply_fn(params, inputs, correct=True).nll(targets).mean()
+        return state.apply_fn(params, inputs, natural_gradient=True).nll(targets).mean()
 
     value, gradients = jax.value_and_grad(loss)(state.params)
     predict = lambda params: state.apply_fn(params, inputs)  # noqa: E731

@@ -14,14 +14,14 @@ class Network(nnx.Module):
         self.hidden = nnx.Linear(2, 32, rngs=rngs)
         self.head = DistributionHead(32, rngs=rngs)
 
-    def __call__(self, inputs, *, correct=False):
-        return self.head(jax.nn.silu(self.hidden(inputs)), correct=correct)
+    def __call__(self, inputs, *, natural_gradient=False):
+        return self.head(jax.nn.silu(self.hidden(inputs)), natural_gradient=natural_gradient)
 
 
 @nnx.jit
 def train_step(model, optimizer, inputs, targets):
     def loss(model):
-        return model(inputs, correct=True).nll(targets).mean()
+        return model(inputs, natural_gradient=True).nll(targets).mean()
 
     predict = predict_fn(model, inputs)  # before the loss, so that dropout draws the same mask
     value, gradients = nnx.value_and_grad(loss)(model)

@@ -18,7 +18,7 @@ from fisher8_jax.heads import Link, family_link
 
 
 @functools.lru_cache
-def link_of(family: type[Family]) -> Link:
+def link_of(family: type[Family]) -> Link[Family]:
     """The link of a family, the same object every time, so that programs are found again."""
     return family_link(family)
 
@@ -35,7 +35,7 @@ class DenseNetwork:
     """
 
     hidden: tuple[int, ...]
-    link: Link
+    link: Link[Family]
     target_shape: tuple[int, ...]
     activation: Callable[[Array], Array] = jax.nn.silu
 

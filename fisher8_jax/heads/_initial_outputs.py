@@ -8,14 +8,14 @@ import optax
 from jax import Array, lax
 
 from fisher8_jax._internal.checks import check_floating
-from fisher8_jax.heads._links import Link, check_link
+from fisher8_jax.heads._links import Link, SomeFamily, check_link
 
 _SEARCH_STEPS = 100
 
 Raw = dict[str, Array]
 
 
-def initial_outputs(link: str | Link, targets: chex.Array) -> dict[str, np.ndarray]:
+def initial_outputs(link: str | Link[SomeFamily], targets: chex.Array) -> dict[str, np.ndarray]:
     """The raw outputs of the best constant prediction, `argmin sum(nll(targets))`.
 
     With them as first biases a head starts at the mean and variance of the data. Links to a
@@ -47,7 +47,7 @@ def initial_outputs(link: str | Link, targets: chex.Array) -> dict[str, np.ndarr
     return {name: np.asarray(value) for name, value in raw.items()}
 
 
-def _search(link: Link, targets: Array) -> Raw:
+def _search(link: Link[SomeFamily], targets: Array) -> Raw:
     """Minimises the summed NLL of one constant prediction."""
     event_ndim = len(_event_shape(link))
     target_shape = targets.shape[1 : targets.ndim - event_ndim]
@@ -74,7 +74,7 @@ def _search(link: Link, targets: Array) -> Raw:
     return run(start)
 
 
-def _event_shape(link: Link) -> tuple[int, ...]:
+def _event_shape(link: Link[SomeFamily]) -> tuple[int, ...]:
     """The shape of one target of the link, found without computing anything."""
     shapes: list[tuple[int, ...]] = []
 

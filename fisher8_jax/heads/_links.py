@@ -10,7 +10,9 @@ Three instances fix the vocabulary:
 """
 
 import dataclasses
+import typing
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic
 
 import jax.numpy as jnp
 from jax import Array
@@ -18,15 +20,23 @@ from jax import Array
 from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.families import Family, Gaussian
 
+# With a default, so that a head without a `Link` is known to predict a Gaussian.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    SomeFamily = TypeVar("SomeFamily", bound=Family, default=Gaussian)
+else:
+    SomeFamily = typing.TypeVar("SomeFamily", bound=Family)
+
 
 @dataclasses.dataclass(frozen=True)
-class Link:
+class Link(Generic[SomeFamily]):
     """How raw outputs become a distribution.
 
     Args:
         make: the distribution from all raw outputs and learned constants, by keyword.
         outputs: name and own axes of every raw output; the first is the location, which alone
-            trains the trunk of a severed head.
+            trains the trunk of a head with `stop_gradient`.
         learned: name and first value of constants that are learned, one per target coordinate.
         raw_of_moments: the raw outputs that make a given mean and variance, where that has a closed
             form.
@@ -40,7 +50,7 @@ class Link:
         Array([9.], dtype=float32)
     """
 
-    make: Callable[..., Family]
+    make: Callable[..., SomeFamily]
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
     learned: tuple[tuple[str, float], ...] = ()
     raw_of_moments: Callable[[Array, Array], dict[str, Array]] | None = None
@@ -65,7 +75,7 @@ def _raw_soft_bounds(mean: Array, variance: Array) -> dict[str, Array]:
     return {"mean": mean, "raw": _MAX_LOG_VARIANCE - _inverse_softplus(_MAX_LOG_VARIANCE - below)}
 
 
-LINKS: Mapping[str, Link] = {
+LINKS: Mapping[str, Link[Gaussian]] = {
     "log_variance": Link(
         Gaussian,
         (("mean", ()), ("log_variance", ())),
@@ -91,11 +101,11 @@ LINKS: Mapping[str, Link] = {
 
 
 def family_link(
-    family: type[Family],
+    family: type[SomeFamily],
     *,
     hyper_parameters: Mapping[str, object] | None = None,
     **axes: tuple[int, ...],
-) -> Link:
+) -> Link[SomeFamily]:
     """The link whose raw outputs are the fields of `family` themselves.
 
     Args:
@@ -120,13 +130,13 @@ def family_link(
         )
     static = dict(hyper_parameters or {})
 
-    def make(**raw: Array) -> Family:
+    def make(**raw: Array) -> SomeFamily:
         return family(**raw, **static)
 
     return Link(make, tuple((name, tuple(axes.get(name, ()))) for name in names))
 
 
-def check_link(link: str | Link) -> Link:
+def check_link(link: str | Link[SomeFamily]) -> Link[SomeFamily]:
     """The link by name, or an error that lists the names."""
     if isinstance(link, Link):
         return link
@@ -135,4 +145,5 @@ def check_link(link: str | Link) -> Link:
             f"`link` must be a `Link`, for instance `family_link(Laplace)`, or one of "
             f"{', '.join(map(repr, LINKS))}, got {link!r}."
         )
-    return LINKS[link]
+    found: Link[Any] = LINKS[link]
+    return found

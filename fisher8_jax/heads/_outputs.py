@@ -11,19 +11,18 @@ from jax import Array, lax
 from fisher8_jax._fisher8 import fisher8
 from fisher8_jax._internal.checks import check_floating
 from fisher8_jax._internal.numerics import at_least_float32
-from fisher8_jax.families import Family
-from fisher8_jax.heads._links import Link
+from fisher8_jax.heads._links import Link, SomeFamily
 
 Shape = tuple[int, ...]
 
 
-def output_shapes(link: Link, target_shape: Shape) -> dict[str, Shape]:
+def output_shapes(link: Link[SomeFamily], target_shape: Shape) -> dict[str, Shape]:
     """The shape of every raw output for one row of features."""
     return {name: (*target_shape, *axes) for name, axes in link.outputs}
 
 
 def output_biases(
-    link: Link, target_shape: Shape, initial: Mapping[str, chex.Numeric] | None
+    link: Link[SomeFamily], target_shape: Shape, initial: Mapping[str, chex.Numeric] | None
 ) -> dict[str, np.ndarray]:
     """The first bias of every output: zeros, or `initial` by name, flat."""
     shapes, initial = output_shapes(link, target_shape), initial or {}
@@ -39,38 +38,39 @@ def output_biases(
     }
 
 
-def flat_sizes(link: Link, target_shape: Shape) -> dict[str, int]:
+def flat_sizes(link: Link[SomeFamily], target_shape: Shape) -> dict[str, int]:
     """The width of every linear layer."""
     return {name: math.prod(shape) for name, shape in output_shapes(link, target_shape).items()}
 
 
 def make_distribution(
-    link: Link,
+    link: Link[SomeFamily],
     target_shape: Shape,
     features: Array,
     layers: Mapping[str, Callable[[Array], Array]],
     learned: Mapping[str, Array],
     *,
-    severed: bool,
-) -> Family:
+    stop_gradient: bool,
+) -> SomeFamily:
     """Applies one linear layer per output, in at least float32, and the link."""
     features = at_least_float32(check_floating("features", features))
     location = link.names[0]
     raw = {}
     for name, shape in output_shapes(link, target_shape).items():
-        inputs = lax.stop_gradient(features) if severed and name != location else features
+        inputs = lax.stop_gradient(features) if stop_gradient and name != location else features
         raw[name] = layers[name](inputs).reshape(*features.shape[:-1], *shape)
     return link.make(**raw, **{name: jnp.asarray(value) for name, value in learned.items()})
 
 
-def correct_if(
-    correct: bool, dist: Family, axis: int | tuple[int, ...], where: Array | None
-) -> Family:
-    """`fisher8(dist)` if the caller asked for it."""
-    if not correct:
-        if where is not None:
-            raise ValueError(
-                "`where` has no effect without `correct=True`: give the mask to the loss instead."
-            )
-        return dist
-    return fisher8(dist, axis=axis, where=where)
+def corrected(
+    dist: SomeFamily, natural_gradient: bool, axis: int | tuple[int, ...], where: Array | None
+) -> SomeFamily:
+    """`fisher8(dist)` if the caller asked for natural gradients."""
+    if natural_gradient:
+        return fisher8(dist, axis=axis, where=where)
+    if where is not None:
+        raise ValueError(
+            "`where` has no effect without `natural_gradient=True`: give the mask to the loss "
+            "instead."
+        )
+    return dist

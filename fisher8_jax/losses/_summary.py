@@ -68,7 +68,7 @@ ROWS: tuple[Row, ...] = (
         "mean - y",
         "(1 - z**2) / 2",
         "none",
-        "none; severed trunk",
+        "none; stop-gradient trunk",
     ),
     Row(
         "Natural NLL",

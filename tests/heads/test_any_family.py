@@ -43,7 +43,7 @@ def test_a_head_predicts_and_trains_every_family(case):
         dist = head.apply(params, features)
 
         def loss(params):
-            return head.apply(params, features, correct=True).nll(targets).mean()
+            return head.apply(params, features, natural_gradient=True).nll(targets).mean()
 
         return dist, dist.nll(targets), jax.grad(loss)(params)
 

@@ -1,5 +1,9 @@
 """Both heads: what they compute, in which precision, and what they send back."""
 
+import pathlib
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +13,7 @@ from fisher8_jax import Gaussian, fisher8
 from fisher8_jax.heads import family_link, initial_outputs
 from fisher8_jax.heads._links import LINKS, Link
 from tests.heads.cases import FEATURES, HEADS
+from tests.places import ROOT
 
 both = pytest.mark.parametrize("make", HEADS.values(), ids=HEADS)
 
@@ -71,11 +76,11 @@ def test_half_precision_features_meet_a_float32_head(make, dtype):
 
 
 @both
-def test_severed_features_learn_from_the_mean_alone(make):
+def test_features_behind_a_stop_gradient_learn_from_the_mean_alone(make):
     targets = jnp.arange(5.0, dtype=jnp.float32)
 
-    def of_features(x, severed, part):
-        params, apply = make(severed=severed)
+    def of_features(x, stop_gradient, part):
+        params, apply = make(stop_gradient=stop_gradient)
         dist = apply(params, x)
         held = Gaussian(*(jax.lax.stop_gradient(f) for f in (dist.mean, dist.log_variance)))
         fields = {"mean": held.mean, "log_variance": held.log_variance, part: getattr(dist, part)}
@@ -119,7 +124,7 @@ def test_correct_is_fisher8(make):
     def gradient(predict):
         return jax.grad(lambda p: jnp.where(where, predict(p).nll(targets), 0).sum())(params)
 
-    inside = gradient(lambda p: apply(p, features(), correct=True, where=where))
+    inside = gradient(lambda p: apply(p, features(), natural_gradient=True, where=where))
     outside = gradient(lambda p: fisher8(apply(p, features()), where=where))
     plain = gradient(lambda p: apply(p, features()))
     jax.tree.map(np.testing.assert_array_equal, inside, outside)
@@ -146,7 +151,7 @@ def test_mistakes_are_named(make):
     params, apply = make()
     with pytest.raises(TypeError, match="`features` must be a floating-point"):
         apply(params, jnp.ones((2, FEATURES), jnp.int32))
-    with pytest.raises(ValueError, match="`where` has no effect without `correct=True`"):
+    with pytest.raises(ValueError, match="`where` has no effect without `natural_gradient=True`"):
         apply(params, features(), where=jnp.ones(5, bool))
 
 
@@ -162,3 +167,15 @@ def test_mistakes_in_links_and_starts_are_named():
     with pytest.raises(TypeError, match="floating"):
         initial_outputs("softplus_std", jnp.array([0, 1]))
     assert isinstance(family_link(Gaussian), Link)
+
+
+@pytest.mark.slow
+def test_users_of_a_strict_type_checker_know_the_family(tmp_path):
+    program = pathlib.Path(__file__).with_name("strict_user.py")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert checked.returncode == 0, checked.stdout

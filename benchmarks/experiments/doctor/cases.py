@@ -15,7 +15,8 @@ from fisher8_jax import Gaussian
 from fisher8_jax.diagnostics import doctor
 from fisher8_jax.families import Family
 
-Draw = tuple[Family, Array, dict[str, Array]]
+# Predictions, targets, and the inputs where the doctor is given them.
+Draw = tuple[Family, Array, Array | None]
 
 
 class Case(NamedTuple):
@@ -41,26 +42,26 @@ def _gaussian(mean: np.ndarray, std: np.ndarray | float) -> Gaussian:
 
 def _constant_std(rng: np.random.Generator, points: int) -> Draw:
     _, mean, std, targets = _noisy_at_the_end(rng, points)
-    return _gaussian(mean, np.sqrt(np.mean(std**2))), jnp.asarray(targets, jnp.float32), {}
+    return _gaussian(mean, np.sqrt(np.mean(std**2))), jnp.asarray(targets, jnp.float32), None
 
 
 def _constant_std_with_inputs(rng: np.random.Generator, points: int) -> Draw:
     x, mean, std, targets = _noisy_at_the_end(rng, points)
     dist = _gaussian(mean, np.sqrt(np.mean(std**2)))
-    return dist, jnp.asarray(targets, jnp.float32), {"inputs": jnp.asarray(x, jnp.float32)}
+    return dist, jnp.asarray(targets, jnp.float32), jnp.asarray(x, jnp.float32)
 
 
 def _right_constant_std(rng: np.random.Generator, points: int) -> Draw:
     x = rng.uniform(-2, 2, points)
     targets = np.sin(2 * x) + 0.3 * rng.normal(size=points)
-    inputs = {"inputs": jnp.asarray(x, jnp.float32)}
+    inputs = jnp.asarray(x, jnp.float32)
     return _gaussian(np.sin(2 * x), 0.3), jnp.asarray(targets, jnp.float32), inputs
 
 
 def _heavy_noise(rng: np.random.Generator, points: int) -> Draw:
     x = rng.uniform(-2, 2, points)
     noise = rng.standard_t(3, size=points)
-    inputs = {"inputs": jnp.asarray(x, jnp.float32)}
+    inputs = jnp.asarray(x, jnp.float32)
     dist = _gaussian(np.sin(2 * x), noise.std())  # right on average, as a fit would be
     return dist, jnp.asarray(np.sin(2 * x) + noise, jnp.float32), inputs
 
@@ -68,7 +69,7 @@ def _heavy_noise(rng: np.random.Generator, points: int) -> Draw:
 def _not_brought_back(rng: np.random.Generator, points: int) -> Draw:
     """Predictions of standardised targets, off by a tenth of a standard deviation."""
     _, mean, std, targets = _noisy_at_the_end(rng, points)
-    return _gaussian(mean + 0.1, std), jnp.asarray(500 + 80 * targets, jnp.float32), {}
+    return _gaussian(mean + 0.1, std), jnp.asarray(500 + 80 * targets, jnp.float32), None
 
 
 CASES = {
@@ -90,8 +91,8 @@ def judge_case(case: Case, draws: int, points: int) -> dict[str, Any]:
     """In how many draws the answer was right."""
     right = 0
     for seed in range(draws):
-        dist, targets, extra = case.draw(np.random.default_rng(seed), points)
-        codes = doctor(dist, targets, **extra).codes
+        dist, targets, inputs = case.draw(np.random.default_rng(seed), points)
+        codes = doctor(dist, targets, inputs=inputs).codes
         first = codes[0] if codes else None
         right += first == case.first and not set(codes) & set(case.never)
     return {"first": case.first, "never": list(case.never), "right": right, "draws": draws}

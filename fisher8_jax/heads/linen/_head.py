@@ -1,6 +1,7 @@
 """The head for Flax Linen."""
 
 from collections.abc import Callable, Mapping
+from typing import Generic
 
 import chex
 import flax.linen as nn
@@ -9,27 +10,27 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
-from fisher8_jax.families import Family
-from fisher8_jax.heads._links import Link, check_link
+from fisher8_jax.heads._links import Link, SomeFamily, check_link
 from fisher8_jax.heads._outputs import (
-    correct_if,
+    corrected,
     flat_sizes,
     make_distribution,
     output_biases,
 )
 
 
-class DistributionHead(nn.Module):
+class DistributionHead(nn.Module, Generic[SomeFamily]):
     """From features to a predicted distribution, one linear layer per raw output.
 
-    The layers and the link compute in at least float32, whatever the dtype of the features.
+    The layers and the link compute in at least float32, whatever the dtype of the features. Type
+    checkers know which family a head predicts: that of its link, by default the Gaussian.
 
     Args:
         link: 'log_variance', 'softplus_std', 'softplus_variance', 'soft_bounds', or a `Link` such
             as `family_link(Laplace)`.
         target_shape: the shape of one row of predictions, () for one target per row.
-        severed: True lets only the first raw output, the location, train what is below the head,
-            as Faithful does.
+        stop_gradient: True lets only the first raw output, the location, train what is below the
+            head, as Faithful does.
         initial: first biases by the name of the raw output; `initial_outputs(link, targets)` makes
             them from data. Zeros by default.
         kernel_init: the initialiser of all kernels.
@@ -45,9 +46,9 @@ class DistributionHead(nn.Module):
         ((5, 2), dtype('float32'))
     """
 
-    link: str | Link = "log_variance"
+    link: str | Link[SomeFamily] = "log_variance"
     target_shape: tuple[int, ...] = ()
-    severed: bool = False
+    stop_gradient: bool = False
     initial: Mapping[str, chex.Numeric] | None = None
     kernel_init: Callable[..., Array] = nn.initializers.lecun_normal()
 
@@ -56,16 +57,16 @@ class DistributionHead(nn.Module):
         self,
         features: Array,
         *,
-        correct: bool = False,
+        natural_gradient: bool = False,
         where: Array | None = None,
         axis: int | tuple[int, ...] = 0,
-    ) -> Family:
+    ) -> SomeFamily:
         """The predicted distribution for each row.
 
         Args:
             features: any batch axes, features last.
-            correct: True back-propagates what follows by the Fisher8 rule (`fisher8`). Leave it
-                False for predictions and for the KL radius.
+            natural_gradient: True makes what follows back-propagate by `fisher8`. Leave it False
+                for predictions and for the KL radius.
             where: the mask of `fisher8`.
             axis: the batch axis or axes of `fisher8`.
 
@@ -89,9 +90,9 @@ class DistributionHead(nn.Module):
             for name, value in link.learned
         }
         dist = make_distribution(
-            link, self.target_shape, features, layers, learned, severed=self.severed
+            link, self.target_shape, features, layers, learned, stop_gradient=self.stop_gradient
         )
-        return correct_if(correct, dist, axis, where)
+        return corrected(dist, natural_gradient, axis, where)
 
 
 def _constant(values: chex.Numeric) -> Callable[..., Array]:

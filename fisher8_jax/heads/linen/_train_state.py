@@ -26,7 +26,7 @@ class TrainState(train_state.TrainState):
         ...     tx=fisher8_optimizer(num_steps=100),
         ... )
         >>> def loss(params):
-        ...     return state.apply_fn(params, x, correct=True).nll(y).mean()
+        ...     return state.apply_fn(params, x, natural_gradient=True).nll(y).mean()
         >>> grads = jax.grad(loss)(state.params)
         >>> state = state.apply_gradients(grads=grads, predict=lambda p: state.apply_fn(p, x))
         >>> int(state.step)
