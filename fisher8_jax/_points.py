@@ -53,14 +53,14 @@ class Points:
     @functools.cached_property
     def pit(self) -> Array:
         """The predicted cdf at the targets; nan where the prediction is not finite."""
-        return self.loud(self.dist.cdf(self.targets))
+        return self.or_nan(self.dist.cdf(self.targets))
 
     @functools.cached_property
     def z(self) -> Array:
         """Residuals in predicted standard deviations; nan where the prediction is not finite."""
-        return self.loud(self.dist.z_score(self.targets))
+        return self.or_nan(self.dist.z_score(self.targets))
 
-    def loud(self, values: Array) -> Array:
+    def or_nan(self, values: Array) -> Array:
         """`values`, nan where the prediction is not finite, so that no mean hides it."""
         return jnp.where(self.finite, values, jnp.nan)
 

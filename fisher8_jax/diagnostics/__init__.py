@@ -1,4 +1,4 @@
-"""What happens inside training: local variances, gradient readouts and the doctor."""
+"""What happens inside training: local variances, shares of the gradient and the doctor."""
 
 from fisher8_jax.diagnostics._collapse import constant_share as constant_share
 from fisher8_jax.diagnostics._collapse import dead_units as dead_units

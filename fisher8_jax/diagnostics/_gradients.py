@@ -1,4 +1,4 @@
-"""Who pulls on the network: readouts of the gradients at its outputs and of saturated variances.
+"""Which points dominate the gradient at the outputs of a network.
 
 Two kinds of gradient are meant throughout. The plain one is the derivative of the NLL with respect
 to the outputs, which is what ordinary training back-propagates; it is divided by the predicted

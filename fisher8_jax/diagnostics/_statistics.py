@@ -181,8 +181,8 @@ def split_by_distance(
         return np.array_split(series, parts)
     distance = np.cumsum(learning_rate)
     ends = np.searchsorted(distance, distance[-1] * np.arange(1, parts) / parts)
-    room = 4 * np.arange(1, parts)
-    return np.split(series, np.clip(ends, room, series.size - room[::-1]))
+    margin = 4 * np.arange(1, parts)
+    return np.split(series, np.clip(ends, margin, series.size - margin[::-1]))
 
 
 def part_means(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

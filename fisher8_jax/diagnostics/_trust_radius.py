@@ -7,7 +7,7 @@ the batch. A step of length `learning_rate` along it changes the predictions by 
                                    <= learning_rate^2 (exp(-min log_variance)/2 + 1/4)   (bound)
 
 A network moves its outputs by its own tangent kernel times that direction, so the bound speaks of
-the step in distribution space; the readouts of actual predictions before and after need no such
+the step in distribution space; the divergence of actual predictions before and after needs no such
 assumption.
 """
 

@@ -194,7 +194,7 @@ class Gaussian(LocationScale):
 
         The latent is `mean + factor * e + diagonal * e'` with independent standard normal `e`, `e'`
         and `diagonal = softplus(raw_diagonal) + min_diagonal`. With one target per input the two
-        noises cannot be told apart, so the latent is this Gaussian; the loss adds the temperature.
+        noises are not identifiable, so the latent is this Gaussian; the loss adds the temperature.
 
         Example:
             >>> import jax.numpy as jnp

@@ -40,7 +40,7 @@ class NegativeBinomial(ScalarFamily):
     The information about the concentration, `r^2 E[trigamma(r) - trigamma(r + Y)] - r m/(r + m)`,
     has no finite closed form; the integral is the same number and is evaluated by the trapezoidal
     rule in `ln x` with 80 nodes (48 in float32), to about 1e-9 in double precision. Towards the
-    Poisson limit it falls as `m^2 / (2 r^2)`: the concentration can then not be told from data, and
+    Poisson limit it falls as `m^2 / (2 r^2)`: data then hardly identify the concentration, and
     its natural gradient grows like `r`.
 
     Args:

@@ -49,7 +49,7 @@ class StudentTLearnedDf(LocationScale):
         F^-1 = | (v+3)/(2v) + 1/((v+1)^2 S)    1/((v+1) S) |
                |        1/((v+1) S)                1/S     |
 
-    `S` falls as `3 / (2 v^2)`: close to a Gaussian the degrees of freedom cannot be told from data
+    `S` falls as `3 / (2 v^2)`: close to a Gaussian data do not identify the degrees of freedom
     and their natural gradient grows like `v`. Start `log_df` near `ln(5)`, not at a large value.
 
     Args:

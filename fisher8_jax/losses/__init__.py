@@ -1,4 +1,4 @@
-"""The published stabilisers as losses with one signature, so that one name switches the method.
+"""The published methods as losses with one signature, so that one name switches the method.
 
 Every loss is `loss(dist, targets, *, where=None, weights=None, ...)` and returns one value per
 element; reduction is the caller's line. `LOSSES` finds them by name. `make_objective` wraps any of

@@ -37,4 +37,4 @@ def crps(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | Non
 
 
 def crps_statistic(points: Points) -> Statistic:
-    return plain_mean(points.loud(points.dist.crps(points.targets)))
+    return plain_mean(points.or_nan(points.dist.crps(points.targets)))

@@ -170,12 +170,12 @@ def coverage_statistic(points: Points, interval: Interval) -> Statistic:
 
 
 def width_statistic(points: Points, interval: Interval) -> Statistic:
-    return mean_per_level(_loud(points, interval.width))
+    return mean_per_level(_or_nan(points, interval.width))
 
 
 def interval_score_statistic(points: Points, interval: Interval) -> Statistic:
-    return mean_per_level(_loud(points, interval.score(points.targets)))
+    return mean_per_level(_or_nan(points, interval.score(points.targets)))
 
 
-def _loud(points: Points, values: Array) -> Array:
+def _or_nan(points: Points, values: Array) -> Array:
     return jnp.where(points.finite[..., None], values, jnp.nan)

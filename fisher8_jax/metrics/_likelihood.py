@@ -74,7 +74,7 @@ def mean_z_squared(
 
 
 def nll_statistic(points: Points, *, constant: bool) -> Statistic:
-    return plain_mean(points.loud(points.dist.nll(points.targets, constant=constant)))
+    return plain_mean(points.or_nan(points.dist.nll(points.targets, constant=constant)))
 
 
 def mean_z_squared_statistic(points: Points) -> Statistic:
@@ -82,4 +82,4 @@ def mean_z_squared_statistic(points: Points) -> Statistic:
 
 
 def sharpness_statistic(points: Points) -> Statistic:
-    return root_mean_square(points, points.loud(points.dist.std))
+    return root_mean_square(points, points.or_nan(points.dist.std))
