@@ -184,7 +184,7 @@ def measure(case: Case, rounds: int, advance: Callable[[float], None]) -> dict[s
         "network": case.name,
         "microseconds": {m: 1e6 * statistics.median(values) for m, values in seconds.items()},
         "ratios": {m: quartiles(seconds[m], seconds["nll"]) for m in methods if m != "nll"},
-        "megabytes": {m: memory(step) for m, step in steps.items()},
+        "megabytes": {m: loss_state(step) for m, step in steps.items()},
         "row_megabytes": 4e-6 * case.row_numbers,
     }
 
@@ -194,7 +194,7 @@ def quartiles(ours: list[float], plain: list[float]) -> list[float]:
     return statistics.quantiles([a / b for a, b in pairs], n=4)
 
 
-def memory(step: Any) -> float:
+def loss_state(step: Any) -> float:
     """Megabytes of intermediate results that the compiler has planned for."""
     return step.memory_analysis().temp_size_in_bytes / 1e6
 

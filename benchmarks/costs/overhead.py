@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     with progress("overhead", 3 * args.rounds) as advance:
         for problem in (small_mlp(rng), large_mlp(rng), small_cnn(rng)):
             seconds = interleaved_seconds(problem, args.rounds, advance)
-            rows += [summary(problem, rival, seconds) for rival in RIVALS]
+            rows += [summary(problem, baseline, seconds) for baseline in RIVALS]
     result = {"networks": rows, "sharded_step": sharded_communication(rng), "machine": machine()}
     store = Store(args.results)
     spec = {"rounds": args.rounds, "seed": args.seed}
@@ -161,19 +161,19 @@ def interleaved_seconds(
     return seconds
 
 
-def summary(problem: Problem, rival: str, seconds: dict[str, list[float]]) -> dict[str, Any]:
+def summary(problem: Problem, baseline: str, seconds: dict[str, list[float]]) -> dict[str, Any]:
     """The ratio of neighbouring calls, its quartiles, and what is saved for the backward pass."""
-    pairs = zip(seconds[rival], seconds["nll"], strict=True)
+    pairs = zip(seconds[baseline], seconds["nll"], strict=True)
     low, median, high = statistics.quantiles([ours / plain for ours, plain in pairs], n=4)
     targets = jnp.zeros(len(problem.inputs), jnp.float32)
-    extra = saved_bytes(rival, problem, targets) - saved_bytes("nll", problem, targets)
+    extra = saved_bytes(baseline, problem, targets) - saved_bytes("nll", problem, targets)
     return {
         "network": problem.name,
-        "method": rival,
+        "method": baseline,
         "median_ratio": median,
         "ratio_quartiles": [low, high],
         "median_microseconds": {
-            method: 1e6 * statistics.median(seconds[method]) for method in ("nll", rival)
+            method: 1e6 * statistics.median(seconds[method]) for method in ("nll", baseline)
         },
         "extra_saved_arrays": extra / targets.nbytes,
     }

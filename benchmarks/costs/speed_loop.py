@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def uci_step_seconds(data: Path, scratch: Path) -> float:
-    """Mean over the methods, all splits and rates of one set as lanes, after compilation."""
+    """Mean over the methods, all splits and rates of one set as runs, after compilation."""
     from benchmarks.experiments.uci import jobs as uci_jobs
     from benchmarks.experiments.uci.data import prepare
     from benchmarks.experiments.uci.plan import BUDGETS, Job
@@ -35,31 +35,31 @@ def uci_step_seconds(data: Path, scratch: Path) -> float:
         job = Job("sgd", method, "energy", BUDGETS["sgd"].rates, 0, path, scratch)
         recipe, prepared = uci_jobs.make_recipe(job), uci_jobs.load_prepared(path)
         schedule = uci_jobs.draw_schedule(job, prepared)
-        params, lanes = uci_jobs.draw_lanes(job, recipe, prepared.features)
+        params, runs = uci_jobs.draw_runs(job, recipe, prepared.features)
 
-        def call(recipe=recipe, params=params, lanes=lanes, schedule=schedule, prepared=prepared):
-            state = start(recipe.task, params, None, lanes, prepared.train)
-            return train(recipe.task, state, prepared.train, lanes, schedule)
+        def call(recipe=recipe, params=params, runs=runs, schedule=schedule, prepared=prepared):
+            state = start(recipe.task, params, None, runs, prepared.train)
+            return train(recipe.task, state, prepared.train, runs, schedule)
 
         total += _seconds(call, repeats=3)
-        count += 100 * len(lanes.key)
+        count += 100 * len(runs.key)
     return total / count
 
 
 def sinusoid_step_seconds(steps: int = 500) -> float:
-    """Five seeds of Fisher8 as lanes, per lane."""
+    """Five seeds of Fisher8 as runs, per run."""
     from benchmarks.experiments.sinusoid import jobs as sinusoid_jobs
     from benchmarks.experiments.sinusoid.plan import Job
     from benchmarks.machinery.loop import start, train
 
     job = Job("constant", "fisher8", "literal", steps, 5, steps, Path("."), Path("."))
     recipe = sinusoid_jobs.make_recipe(job)
-    sources, lanes = sinusoid_jobs.draw_sources(job), sinusoid_jobs.draw_lanes(job)
+    datasets, runs = sinusoid_jobs.draw_datasets(job), sinusoid_jobs.draw_runs(job)
     schedule = sinusoid_jobs.draw_chunk(job, 0)
 
     def call():
-        state = start(recipe.task, sinusoid_jobs.draw_params(job), None, lanes, sources)
-        return train(recipe.task, state, sources, lanes, schedule)
+        state = start(recipe.task, sinusoid_jobs.draw_params(job), None, runs, datasets)
+        return train(recipe.task, state, datasets, runs, schedule)
 
     return _seconds(call, repeats=3) / (steps * job.seeds)
 

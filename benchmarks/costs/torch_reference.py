@@ -36,18 +36,18 @@ STEPS, BATCH = 100, 32
 class MeanVariance(nn.Module):
     """A shared trunk with a mean and a scale output."""
 
-    def __init__(self, features, width, activation, severed=False):
+    def __init__(self, features, width, activation, stop_gradient=False):
         super().__init__()
         self.trunk = nn.Sequential(
             nn.Linear(features, width), activation(), nn.Linear(width, width), activation()
         )
         self.mean = nn.Linear(width, 1)
         self.scale = nn.Linear(width, 1)
-        self.severed = severed
+        self.stop_gradient = stop_gradient
 
     def forward(self, x):
         hidden = self.trunk(x)
-        below = hidden.detach() if self.severed else hidden
+        below = hidden.detach() if self.stop_gradient else hidden
         return self.mean(hidden).squeeze(-1), self.scale(below).squeeze(-1)
 
 
@@ -115,7 +115,7 @@ def batches(rows, steps):
 
 
 def train(method, rate, x, y):
-    model = MeanVariance(x.shape[1], 50, nn.ELU, severed=method == "faithful")
+    model = MeanVariance(x.shape[1], 50, nn.ELU, stop_gradient=method == "faithful")
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for rows in batches(len(x), STEPS):
         optimizer.zero_grad()

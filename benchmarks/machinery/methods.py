@@ -19,7 +19,7 @@ class Method:
         loss: a name of `fisher8_jax.losses.LOSSES`.
         link: a name of `benchmarks.machinery.links.LINKS`: how outputs become a distribution.
         hyperparameters: of the loss, pairs of names and values.
-        severs_trunk: only the first output trains the trunk.
+        stops_trunk: only the first output trains the trunk.
         max_kl: the KL radius at the end of the optimiser, None for none.
         radius_mode: 'cap' bounds the optimiser's step, 'target' replaces the learning rate.
     """
@@ -28,7 +28,7 @@ class Method:
     loss: str
     link: str = "softplus_std"
     hyperparameters: tuple[tuple[str, Any], ...] = ()
-    severs_trunk: bool = False
+    stops_trunk: bool = False
     max_kl: float | None = None
     radius_mode: Literal["target", "cap"] = "cap"
 
@@ -44,7 +44,7 @@ METHODS = {
     "unit_variance": Method("Unit variance", "unit_variance", "unit_variance"),
     "nll": Method("NLL", "nll"),
     "beta_nll": Method("beta-NLL 0.5", "beta_nll", "softplus_variance", (("beta", 0.5),)),
-    "faithful": Method("Faithful", "faithful", severs_trunk=True),
+    "faithful": Method("Faithful", "faithful", stops_trunk=True),
     "fisher8": Method("Fisher8", "fisher8"),
     "fisher8_radius": Method("Fisher8 + KL radius", "fisher8", max_kl=0.01),
     "beta_nll_1": Method("beta-NLL 1.0", "beta_nll", "softplus_variance", (("beta", 1.0),)),

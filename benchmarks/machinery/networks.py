@@ -2,12 +2,12 @@
 
 What the training loop needs of a network is one method:
 
-    forward(params, variables, inputs, *, key, severed, train) -> (outputs, variables)
+    forward(params, variables, inputs, *, key, stop-gradient, train) -> (outputs, variables)
 
 `outputs` is a tuple of arrays with the shape of the targets, the mean's first; a method's link
 makes a distribution of them. `variables` are what the network updates itself (running statistics),
-None if nothing. `severed` cuts the gradient between all outputs but the first and what lies below
-them. `key` feeds dropout. `split(params)` gives the parameters of the mean and those of the rest to
+None if nothing. `stop_gradient` cuts the gradient between all outputs but the first and what lies
+below them. `key` feeds dropout. `split(params)` gives the parameters of the mean and of the rest to
 methods that penalise them.
 
 Initial values are drawn with NumPy at their true shapes, so that zero columns added to give several
@@ -41,7 +41,7 @@ class Network(Protocol):
         inputs: Array,
         *,
         key: Array | None,
-        severed: bool,
+        stop_gradient: bool,
         train: bool,
     ) -> tuple[tuple[Array, ...], Variables]: ...
 
@@ -90,12 +90,12 @@ class Mlp:
         inputs: Array,
         *,
         key: Array | None = None,
-        severed: bool = False,
+        stop_gradient: bool = False,
         train: bool = False,
     ) -> tuple[tuple[Array, ...], Variables]:
         hidden = self.features(params, inputs)
         head = params["head"]
-        if not severed:
+        if not stop_gradient:
             outputs = affine(hidden, head)
             return tuple(outputs[..., index] for index in range(self.outputs)), variables
         # Two products: in one, a scale that overflowed would reach the trunk as 0 * inf.

@@ -1,13 +1,13 @@
-"""One training step as a pure function of a task, a lane and a batch.
+"""One training step as a pure function of a task, a run and a batch.
 
 Three words are used throughout this room:
 
 * A *task* is what is fixed while compiling: the network, the loss, the optimiser.
-* A *lane* is one training: its parameters, its key and its *settings*, numbers such as a learning
-  rate that may differ between lanes and change without compiling again.
-* *Readouts* are scalars of a step that are written down: its loss, its KL divergence.
+* A *run* is one training: its parameters, its key and its *settings*, numbers such as a learning
+  rate that may differ between runs and change without compiling again.
+* *Metrics* are scalars of a step that are written down: its loss, its KL divergence.
 
-Nothing that a lane computes depends on other lanes, so a step of many lanes is one `jax.vmap`.
+Nothing that a run computes depends on other runs, so a step of many runs is one `jax.vmap`.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from fisher8_jax.optimizers import track_average
 Params: TypeAlias = chex.ArrayTree
 Variables: TypeAlias = chex.ArrayTree
 Settings: TypeAlias = chex.ArrayTree
-Readouts: TypeAlias = dict[str, Array]
+Metrics: TypeAlias = dict[str, Array]
 
 
 class Batch(NamedTuple):
@@ -89,7 +89,7 @@ class Task:
         apply: the network, see `Apply`; `plain_network` and `nnx_network` make one.
         objective: the loss with its state and randomness, see `make_objective` or
             `Objective`.
-        optimizer: an Optax transformation from a lane's settings and the schedule's factor at this
+        optimizer: an Optax transformation from a run's settings and the schedule's factor at this
             step. Ignore the factor if the transformation counts its steps itself.
         natural: loss and natural gradient of the whole network on a batch, `(params, batch,
             settings, optimizer state) -> NetworkGradient`, as `network_gradient` computes them; the
@@ -97,7 +97,7 @@ class Task:
             (`moments`). None differentiates the objective.
         penalty: a scalar of the parameters that is added to the loss; None for none.
         average: how many steps the average of the parameters looks back; None keeps none.
-        readouts: more scalars to write down: pairs of a name and a function of the predictions
+        metrics: more scalars to write down: pairs of a name and a function of the predictions
             before the step and the optimiser state after it.
     """
 
@@ -107,7 +107,7 @@ class Task:
     natural: Callable[[Params, Batch, Settings, chex.ArrayTree], NetworkGradient] | None = None
     penalty: Callable[[Params], Array] | None = None
     average: float | None = None
-    readouts: tuple[tuple[str, Callable[[Family, chex.ArrayTree], Array]], ...] = ()
+    metrics: tuple[tuple[str, Callable[[Family, chex.ArrayTree], Array]], ...] = ()
 
     def __post_init__(self) -> None:
         if self.natural is not None and self.penalty is not None:
@@ -127,9 +127,9 @@ class Task:
         return optax.with_extra_args_support(optimizer)
 
     @property
-    def readout_names(self) -> tuple[str, ...]:
+    def metric_names(self) -> tuple[str, ...]:
         """What `update` writes down at each step."""
-        return ("loss", *(name for name, _ in self.readouts))
+        return ("loss", *(name for name, _ in self.metrics))
 
     def judged(self, params: Params, optimizer_state: chex.ArrayTree) -> Params:
         """The parameters that are judged and kept: the average if there is one."""
@@ -140,42 +140,42 @@ class Task:
 
 
 class Leaves(NamedTuple):
-    """What a step changes, of one lane or with the lanes as first axis of every leaf."""
+    """What a step changes, of one run or with the runs as first axis of every leaf."""
 
     params: Params
     variables: Variables
     optimizer: chex.ArrayTree
-    memory: chex.ArrayTree
+    loss_state: chex.ArrayTree
     """What the objective keeps per training row; () for most."""
 
 
-class Lane(NamedTuple):
-    """What stays the same along a training; stacked, every leaf has the lanes as first axis."""
+class Run(NamedTuple):
+    """What stays the same along a training; stacked, every leaf has the runs as first axis."""
 
     settings: Settings
     key: Array
-    source: chex.Array | None = None
-    """The index of the data set, see `Sources`; None if batches are given."""
+    dataset: chex.Array | None = None
+    """The index of the data set, see `Datasets`; None if batches are given."""
 
 
 def update(
-    task: Task, leaves: Leaves, lane: Lane, batch: Batch, factor: Array, step: Array
-) -> tuple[Leaves, Readouts]:
+    task: Task, leaves: Leaves, run: Run, batch: Batch, factor: Array, step: Array
+) -> tuple[Leaves, Metrics]:
     """One step of one training on a batch that is at hand; what all loops share.
 
     Args:
         task: network, loss and optimiser.
-        leaves: parameters, variables, optimiser state and memory of one lane.
-        lane: its settings and key.
+        leaves: parameters, variables, optimiser state and memory of one run.
+        run: its settings and key.
         batch: the examples.
         factor: the schedule's factor, given to `task.optimizer`.
-        step: the number of steps before this one; with `lane.key` it gives the random key.
+        step: the number of steps before this one; with `run.key` it gives the random key.
 
     Returns:
-        The new leaves, and the readouts with the loss among them.
+        The new leaves, and the metrics with the loss among them.
     """
-    params, variables, optimizer_state, memory = leaves
-    key = jax.random.fold_in(lane.key, step)
+    params, variables, optimizer_state, loss_state = leaves
+    key = jax.random.fold_in(run.key, step)
 
     def predict(params: Params) -> tuple[Family, Variables]:
         return task.apply(params, variables, batch.inputs, key=key, train=True)
@@ -183,7 +183,7 @@ def update(
     def loss_of(params: Params) -> tuple[Array, tuple[Family, Variables]]:
         dist, new_variables = predict(params)
         values = task.objective.values(
-            memory,
+            loss_state,
             dist,
             batch.targets,
             indices=batch.rows,
@@ -196,23 +196,23 @@ def update(
             loss = loss + task.penalty(params)
         return loss, (dist, new_variables)
 
-    told: dict[str, chex.ArrayTree] = {"step_kl": None}
+    extra: dict[str, chex.ArrayTree] = {"step_kl": None}
     if task.natural is None:
         (loss, (dist, variables)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
     else:
-        found = task.natural(params, batch, lane.settings, optimizer_state)
+        found = task.natural(params, batch, run.settings, optimizer_state)
         loss, gradients, dist = found.value, found.gradient, found.curvature.dist
         moments = None if found.state is None else found.state.second_moments
-        told = {"step_kl": found.step_kl, "moments": moments}
-    optimizer = task.full_optimizer(lane.settings, factor)
+        extra = {"step_kl": found.step_kl, "moments": moments}
+    optimizer = task.full_optimizer(run.settings, factor)
     updates, optimizer_state = optimizer.update(
         gradients,
         optimizer_state,
         params,
         predict=lambda p: predict(p)[0],
         where=batch.where,
-        **told,
+        **extra,
     )
     params = optax.apply_updates(params, updates)
-    readouts = {name: readout(dist, optimizer_state) for name, readout in task.readouts}
-    return Leaves(params, variables, optimizer_state, memory), {"loss": loss, **readouts}
+    metrics = {name: metric(dist, optimizer_state) for name, metric in task.metrics}
+    return Leaves(params, variables, optimizer_state, loss_state), {"loss": loss, **metrics}

@@ -1,7 +1,7 @@
 """Methods of the registry as tasks of the loop, which trains all of them.
 
-Many trainings run at once as *lanes*: each has parameters, a learning rate, a key and a *source*,
-the index of the data set (or split) it learns from. Batches are rows of the sources, drawn
+Many trainings run at once as *runs*: each has parameters, a learning rate, a key and a data set,
+the index of the data set (or split) it learns from. Batches are rows of the data sets, drawn
 beforehand by NumPy, so they can be given to any other implementation.
 """
 
@@ -42,7 +42,7 @@ class Recipe:
     def task(self) -> Task:
         """For the loop; the same object for equal recipes, so programs are shared.
 
-        A lane's settings are its learning rate; the schedule's factor multiplies it.
+        A run's settings are its learning rate; the schedule's factor multiplies it.
         """
         return _task(self)
 
@@ -56,9 +56,9 @@ class Recipe:
         train: bool = False,
     ) -> tuple[Any, Variables]:
         """The distribution that a network predicts, and its updated variables."""
-        severed = self.method.severs_trunk
+        stop_gradient = self.method.stops_trunk
         outputs, variables = self.network.forward(
-            params, variables, inputs, key=key, severed=severed, train=train
+            params, variables, inputs, key=key, stop_gradient=stop_gradient, train=train
         )
         return LINKS[self.method.link].apply(*outputs), variables
 

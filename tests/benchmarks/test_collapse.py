@@ -114,7 +114,7 @@ def test_a_job_writes_what_the_report_reads(tmp_path):
     job = make_job(path, sets=("solar",))._replace(results=tmp_path / "results")
     done = []
     run_job(job, done.append)
-    assert sum(done) == pytest.approx(job.lane_steps)
+    assert sum(done) == pytest.approx(job.run_steps)
     runs = list(load(Store(job.results)))
     assert len(runs) == 5
     assert not any(run.is_constant or run.is_diverged for run in runs)

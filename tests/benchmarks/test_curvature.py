@@ -60,12 +60,12 @@ def test_the_whole_network_has_the_damping_and_the_average_of_the_recipe():
     assert DAMPING in METHODS["network_chosen"].choices
 
 
-def test_the_verdict_counts_rivals_alone():
+def test_the_verdict_counts_baselines_alone():
     """One form of the whole network is never measured by the other."""
-    rivals = {key: {"nll": [1.0]} for key in METHODS}
+    baselines = {key: {"nll": [1.0]} for key in METHODS}
     found = {
-        "first": rivals | {"network": {"nll": [0.9]}, "network_chosen": {"nll": [0.8]}},
-        "second": rivals | {"network": {"nll": [1.5]}, "network_chosen": {"nll": [1.05]}},
+        "first": baselines | {"network": {"nll": [0.9]}, "network_chosen": {"nll": [0.8]}},
+        "second": baselines | {"network": {"nll": [1.5]}, "network_chosen": {"nll": [1.05]}},
     }
     assert verdict("network", found) == ["1 of 2", "1", "+0.50, second"]
     assert verdict("network_chosen", found) == ["1 of 2", "2", "+0.05, second"]

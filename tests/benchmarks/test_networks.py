@@ -35,14 +35,14 @@ def test_forward_is_the_composition_of_its_layers():
     assert variables is None
 
 
-def test_a_scale_that_overflowed_does_not_reach_a_severed_trunk():
+def test_a_scale_that_overflowed_does_not_reach_a_stop_gradient_trunk():
     network = Mlp(hidden=(4,))
     params = network.init(generator("e"), 2)
     params["head"]["w"][:, 1] = np.nan
     x = jnp.ones((3, 2), jnp.float32)
 
-    def loss(params, severed):
-        (mean, raw), _ = network.forward(params, None, x, severed=severed)
+    def loss(params, stop_gradient):
+        (mean, raw), _ = network.forward(params, None, x, stop_gradient=stop_gradient)
         return jnp.sum(mean) + jnp.sum(raw)
 
     assert np.isnan(jax.grad(loss)(params, False)["trunk"][0]["w"]).all()

@@ -66,7 +66,9 @@ def test_verdicts_follow_the_scores(tmp_path, values, holds):
 
 def test_a_tie_is_no_win_but_within_the_margin_of_the_calibration_error(tmp_path):
     published = RadiusResults(Store(tmp_path))
-    scores = {name: published.rival("sgd", "yacht", name).value for name in ("rmse", "nll", "ece")}
+    scores = {
+        name: published.baseline("sgd", "yacht", name).value for name in ("rmse", "nll", "ece")
+    }
     store = Store(tmp_path)
     write_cells(store, "steps", scores | {"ece": scores["ece"] + 0.9 * ECE_MARGIN})
     verdicts = RadiusResults(store).verdicts_of_steps()
@@ -77,14 +79,14 @@ def test_a_tie_is_no_win_but_within_the_margin_of_the_calibration_error(tmp_path
     ]
 
 
-def test_the_rival_is_the_best_published_figure(tmp_path):
+def test_the_baseline_is_the_best_published_figure(tmp_path):
     results = RadiusResults(Store(tmp_path))
     # Read from the published tables by eye.
-    assert results.rival("sgd", "yacht", "rmse") == (5.56, "fisher8 at 0.03")
-    assert results.rival("sgd", "wine", "nll") == (0.07, "beta_nll at 0.03")
-    assert results.rival("adam", "concrete", "rmse") == (5.31, "beta_nll at 0.01")
-    assert results.rival("sgd", "energy", "rmse", method="fisher8") == (2.99, "fisher8 at 0.005")
-    assert results.own_rival("sgd", "naval", "rmse") is None
+    assert results.baseline("sgd", "yacht", "rmse") == (5.56, "fisher8 at 0.03")
+    assert results.baseline("sgd", "wine", "nll") == (0.07, "beta_nll at 0.03")
+    assert results.baseline("adam", "concrete", "rmse") == (5.31, "beta_nll at 0.01")
+    assert results.baseline("sgd", "energy", "rmse", method="fisher8") == (2.99, "fisher8 at 0.005")
+    assert results.own_baseline("sgd", "naval", "rmse") is None
 
 
 def test_a_diverged_run_is_counted(tmp_path):

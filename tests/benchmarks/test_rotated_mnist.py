@@ -119,7 +119,7 @@ def test_scores_are_in_degrees(small_problem, tmp_path):
     params = recipe.network.init(np.random.default_rng(0), 64)
     rmse, nll, ece = rotated_mnist_jobs.evaluate(job, recipe, params, small_problem)
     (mean, log_variance), _ = recipe.network.forward(
-        params, None, small_problem.test.inputs, key=None, severed=False, train=False
+        params, None, small_problem.test.inputs, key=None, stop_gradient=False, train=False
     )
     mean = np.asarray(mean, float) * small_problem.scale
     std = np.exp(np.asarray(log_variance, float) / 2) * small_problem.scale

@@ -191,7 +191,7 @@ def test_ranks_are_means_over_the_same_splits():
     assert draw(found).startswith(b"\x89PNG")
 
 
-def test_each_rival_is_compared_on_all_splits_that_both_have():
+def test_each_baseline_is_compared_on_all_splits_that_both_have():
     cells = make_cells(
         {
             ("yacht", "fisher8"): [1.0, 5.0, 0.0],

@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks.machinery import loop
 from benchmarks.machinery.links import LINKS
-from benchmarks.machinery.loop import Schedule, Sources, start, train, train_on_batches
+from benchmarks.machinery.loop import Datasets, Schedule, start, train, train_on_batches
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
-from benchmarks.machinery.step import Batch, Lane
+from benchmarks.machinery.step import Batch, Run
 from benchmarks.machinery.training import Recipe
 from fisher8_jax.ensembles import stack_members
 
@@ -24,13 +24,13 @@ RATES = (0.01, 0.05)
 FOLDS = 2
 
 
-def make_sources(padded_features: int = FEATURES, padded_rows: int = ROWS) -> Sources:
+def make_datasets(padded_features: int = FEATURES, padded_rows: int = ROWS) -> Datasets:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(FOLDS, ROWS, FEATURES)).astype(np.float32)
     targets = (inputs[..., 0] + rng.normal(size=(FOLDS, ROWS))).astype(np.float32)
     fill = ((0, 0), (0, padded_rows - ROWS))
     inputs = np.pad(inputs, (*fill, (0, padded_features - FEATURES)))
-    return Sources(jnp.asarray(inputs), jnp.asarray(np.pad(targets, fill)))
+    return Datasets(jnp.asarray(inputs), jnp.asarray(np.pad(targets, fill)))
 
 
 def make_schedule(steps: int = STEPS) -> Schedule:
@@ -43,10 +43,10 @@ def make_schedule(steps: int = STEPS) -> Schedule:
     return Schedule(rows, drawn[0][1], factor)
 
 
-def make_lanes(places: list[tuple[int, float]]) -> Lane:
+def make_runs(places: list[tuple[int, float]]) -> Run:
     source, rate = (np.array(values) for values in zip(*places, strict=True))
     keys = jax.vmap(jax.random.key)(source.astype(np.uint32))
-    return Lane(jnp.asarray(rate, jnp.float32), keys, jnp.asarray(source, jnp.int32))
+    return Run(jnp.asarray(rate, jnp.float32), keys, jnp.asarray(source, jnp.int32))
 
 
 def make_recipe(name: str, optimizer=optax.sgd, **fields) -> Recipe:
@@ -58,37 +58,39 @@ def first_params(recipe: Recipe, fold: int, padded: int | None = None):
     return recipe.network.init(generator("init", fold), FEATURES, padded)
 
 
-def run(recipe, places, sources=None, padded=None):
-    sources = make_sources() if sources is None else sources
-    lanes = make_lanes(places)
+def train_all(recipe, places, datasets=None, padded=None):
+    datasets = make_datasets() if datasets is None else datasets
+    runs = make_runs(places)
     params = stack_members([first_params(recipe, fold, padded) for fold, _ in places])
-    state = start(recipe.task, params, None, lanes, sources)
-    state, readouts = train(recipe.task, state, sources, lanes, make_schedule())
-    return state, readouts["loss"]
+    state = start(recipe.task, params, None, runs, datasets)
+    state, metrics = train(recipe.task, state, datasets, runs, make_schedule())
+    return state, metrics["loss"]
 
 
 def plain_loop(recipe: Recipe, fold: int, rate: float, penalty=lambda params: 0.0):
     """The same training as a beginner would write it."""
-    sources, schedule, objective = make_sources(), make_schedule(), recipe.task.objective
-    inputs, targets = sources.inputs[fold], sources.targets[fold]
+    datasets, schedule, objective = make_datasets(), make_schedule(), recipe.task.objective
+    inputs, targets = datasets.inputs[fold], datasets.targets[fold]
     params = jax.tree.map(jnp.asarray, first_params(recipe, fold))
 
     def predict(params, x):
         (mean, *others), _ = recipe.network.forward(
-            params, None, x, key=None, severed=recipe.method.severs_trunk, train=True
+            params, None, x, key=None, stop_gradient=recipe.method.stops_trunk, train=True
         )
         return LINKS[recipe.method.link].apply(mean, *others)
 
-    memory = objective.init(predict(params, inputs))
+    loss_state = objective.init(predict(params, inputs))
     optimizer = recipe.optimizer(jnp.float32(rate))
     optimizer_state = optimizer.init(params)
-    refresh = jax.jit(lambda memory, params: objective.refresh(memory, predict(params, inputs)))
+    refresh = jax.jit(
+        lambda loss_state, params: objective.refresh(loss_state, predict(params, inputs))
+    )
 
     @jax.jit
-    def descend(params, optimizer_state, memory, rows, key, rate):
+    def descend(params, optimizer_state, loss_state, rows, key, rate):
         def loss(params):
             dist = predict(params, inputs[rows])
-            values = objective.values(memory, dist, targets[rows], indices=rows, key=key)
+            values = objective.values(loss_state, dist, targets[rows], indices=rows, key=key)
             return values.mean() + penalty(params)
 
         optimizer = recipe.optimizer(rate)
@@ -97,11 +99,11 @@ def plain_loop(recipe: Recipe, fold: int, rate: float, penalty=lambda params: 0.
 
     for step in range(STEPS):
         if schedule.new_epoch[step]:
-            memory = refresh(memory, params)
+            loss_state = refresh(loss_state, params)
         rows = schedule.rows[step, fold]
         key = jax.random.fold_in(jax.random.key(np.uint32(fold)), step)
         now = jnp.float32(rate) * schedule.factor[step]
-        params, optimizer_state = descend(params, optimizer_state, memory, rows, key, now)
+        params, optimizer_state = descend(params, optimizer_state, loss_state, rows, key, now)
     return params
 
 
@@ -124,11 +126,11 @@ PLACES = [(fold, rate) for fold in range(FOLDS) for rate in RATES]
 )
 def test_equals_a_plain_loop_step_by_step(name, optimizer):
     recipe = make_recipe(name, optimizer)
-    state, losses = run(recipe, PLACES)
+    state, losses = train_all(recipe, PLACES)
     assert losses.shape == (STEPS, len(PLACES))
     assert np.isfinite(losses).all()
-    for lane, (fold, rate) in enumerate(PLACES[:3]):
-        mine = jax.tree.map(lambda leaf, lane=lane: leaf[lane], state.params)
+    for run, (fold, rate) in enumerate(PLACES[:3]):
+        mine = jax.tree.map(lambda leaf, run=run: leaf[run], state.params)
         # float32 sums in another order: some 1e-6 of the values after nine steps
         assert_close(mine, plain_loop(recipe, fold, rate), rtol=1e-4, atol=1e-6)
 
@@ -137,7 +139,7 @@ def test_the_penalty_of_a_method_is_part_of_its_loss():
     """Wong-Toi with rho and gamma of 1/2: a quarter of the squares of all weights."""
     halves = {"rho": 0.5, "gamma": 0.5}
     recipe = make_recipe("nll", loss="wong_toi", hyperparameters=halves)
-    state, _ = run(recipe, PLACES[:1])
+    state, _ = train_all(recipe, PLACES[:1])
     mine = jax.tree.map(lambda leaf: leaf[0], state.params)
 
     def penalty(params):
@@ -149,20 +151,20 @@ def test_the_penalty_of_a_method_is_part_of_its_loss():
     assert not np.allclose(mine["trunk"][0]["w"], without["trunk"][0]["w"], rtol=1e-3)
 
 
-def test_severing_the_trunk_makes_faithful_learn_the_mean_of_unit_variance():
-    faithful, _ = run(make_recipe("faithful"), PLACES)
-    alone, _ = run(make_recipe("unit_variance"), PLACES)
+def test_a_stop_gradient_trunk_makes_faithful_learn_the_mean_of_unit_variance():
+    faithful, _ = train_all(make_recipe("faithful"), PLACES)
+    alone, _ = train_all(make_recipe("unit_variance"), PLACES)
     assert_close(faithful.params["trunk"], alone.params["trunk"], rtol=1e-5, atol=1e-7)
-    joint, _ = run(make_recipe("nll"), PLACES)
+    joint, _ = train_all(make_recipe("nll"), PLACES)
     trunk = joint.params["trunk"][0]["w"]
     assert not np.allclose(trunk, alone.params["trunk"][0]["w"], rtol=1e-3)
 
 
-def test_lanes_do_not_depend_on_their_neighbours():
+def test_runs_do_not_depend_on_their_neighbours():
     recipe = make_recipe("fisher8")
-    together, _ = run(recipe, PLACES)
-    alone, _ = run(recipe, PLACES[2:3])
-    backwards, _ = run(recipe, PLACES[::-1])
+    together, _ = train_all(recipe, PLACES)
+    alone, _ = train_all(recipe, PLACES[2:3])
+    backwards, _ = train_all(recipe, PLACES[::-1])
     pick = functools.partial(jax.tree.map, lambda leaf: leaf[2])
     assert_close(pick(together.params), jax.tree.map(lambda x: x[0], alone.params), rtol=1e-5)
     reverse = jax.tree.map(lambda leaf: leaf[::-1], backwards.params)
@@ -171,9 +173,9 @@ def test_lanes_do_not_depend_on_their_neighbours():
 
 def test_padding_has_no_effect():
     recipe = make_recipe("fisher8")
-    plain, _ = run(recipe, PLACES)
-    sources = make_sources(padded_features=7, padded_rows=40)
-    padded, _ = run(recipe, PLACES, sources, padded=7)
+    plain, _ = train_all(recipe, PLACES)
+    datasets = make_datasets(padded_features=7, padded_rows=40)
+    padded, _ = train_all(recipe, PLACES, datasets, padded=7)
     first = padded.params["trunk"][0]["w"]
     assert np.all(np.asarray(first[:, FEATURES:]) == 0)
     cut = {"w": first[:, :FEATURES], "b": padded.params["trunk"][0]["b"]}
@@ -184,17 +186,17 @@ def test_padding_has_no_effect():
 def test_chunks_equal_the_whole_to_the_bit_and_share_one_program():
     recipe = make_recipe("nll", optax.adam)
     whole = make_schedule()
-    sources, lanes = make_sources(), make_lanes(PLACES)
+    datasets, runs = make_datasets(), make_runs(PLACES)
     # As NumPy: arrays of JAX would be given up to the first training.
     members = stack_members([first_params(recipe, fold) for fold, _ in PLACES])
     params = jax.tree.map(np.asarray, members)
 
     def run_chunks(length):
-        state = start(recipe.task, params, None, lanes, sources)
+        state = start(recipe.task, params, None, runs, datasets)
         for first in range(0, STEPS, length):
             chunk, steps = whole.chunk(first, length)
-            state, readouts = train(recipe.task, state, sources, lanes, chunk, steps)
-        return state, readouts["loss"]
+            state, metrics = train(recipe.task, state, datasets, runs, chunk, steps)
+        return state, metrics["loss"]
 
     before = loop._train._cache_size()
     four, losses = run_chunks(4)
@@ -209,22 +211,22 @@ def test_chunks_equal_the_whole_to_the_bit_and_share_one_program():
 
 def test_rows_of_data_sets_and_batches_at_hand_train_alike():
     recipe = make_recipe("fisher8")
-    sources, lanes = make_sources(), make_lanes(PLACES)
+    datasets, runs = make_datasets(), make_runs(PLACES)
     schedule = make_schedule()._replace(factor=np.ones(STEPS, np.float32))
     params = stack_members([first_params(recipe, fold) for fold, _ in PLACES])
-    state = start(recipe.task, jax.tree.map(jnp.copy, params), None, lanes, sources)
-    by_rows, _ = train(recipe.task, state, sources, lanes, schedule)
+    state = start(recipe.task, jax.tree.map(jnp.copy, params), None, runs, datasets)
+    by_rows, _ = train(recipe.task, state, datasets, runs, schedule)
     folds = np.array([fold for fold, _ in PLACES])
     rows = np.asarray(schedule.rows)[:, folds]
-    batches = Batch(*(np.asarray(leaf)[folds[None, :, None], rows] for leaf in sources))
-    state = start(recipe.task, params, None, lanes)
-    by_batches, _ = train_on_batches(recipe.task, state, lanes, batches)
+    batches = Batch(*(np.asarray(leaf)[folds[None, :, None], rows] for leaf in datasets))
+    state = start(recipe.task, params, None, runs)
+    by_batches, _ = train_on_batches(recipe.task, state, runs, batches)
     assert_close(by_rows.params, by_batches.params, rtol=1e-5, atol=1e-7)
 
 
 def test_the_radius_bounds_the_step():
     recipe = make_recipe("fisher8_radius", max_kl=1e-4, radius_mode="target")
-    state, _ = run(recipe, PLACES)
+    state, _ = train_all(recipe, PLACES)
     reached = optax.tree_utils.tree_get(state.optimizer, "quadratic_kl")
     # the last factor of the schedule is 0.5, squared for the radius
     np.testing.assert_allclose(reached, 0.25e-4, rtol=1e-3)
@@ -245,6 +247,6 @@ def test_rows_are_shuffled_epochs_without_their_partial_batch():
 def test_every_method_trains_in_the_same_loop(name):
     if name in ("nll", "fisher8", "faithful", "trustable"):
         pytest.skip("compared with a plain loop above")
-    state, losses = run(make_recipe(name), PLACES)
+    state, losses = train_all(make_recipe(name), PLACES)
     assert np.isfinite(losses).all()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))

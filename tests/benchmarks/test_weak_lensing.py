@@ -111,13 +111,13 @@ def test_padding_does_not_enter_the_batch_statistics():
     assert np.all(np.abs(moved - 1) < 0.3)
 
 
-def test_severed_outputs_do_not_train_the_trunk():
+def test_stop_gradient_outputs_do_not_train_the_trunk():
     network = Cnn(channels=(3, 3), dense=(8,), dropout=(0.0,))
     params, statistics = network.init(0, (16, 16))
     inputs = Inputs(jnp.ones((2, 16, 16, 1)), jnp.ones(2, bool))
 
     def scale_sum(params):
-        outputs, _ = network.forward(params, statistics, inputs, severed=True)
+        outputs, _ = network.forward(params, statistics, inputs, stop_gradient=True)
         return outputs[1].sum()
 
     gradient = jax.grad(scale_sum)(params)
@@ -146,9 +146,9 @@ def test_eight_devices_give_the_step_of_one(method, survey_folder, tmp_path):
         leaves = weak_lensing_jobs._start(job, recipe, data).leaves
         leaves = jax.device_put(leaves, replicated(sharding))
         placed = jax.device_put(batch, sharding)
-        lane = weak_lensing_jobs.draw_lane(job)
+        run = weak_lensing_jobs.draw_run(job)
         leaves, loss = weak_lensing_jobs._update(
-            recipe, leaves, lane, placed, np.float32(1), np.int32(0)
+            recipe, leaves, run, placed, np.float32(1), np.int32(0)
         )
         return leaves[:2], loss
 
@@ -171,8 +171,8 @@ def test_fisher8_has_one_norm_per_predicted_parameter(survey_folder, tmp_path):
     batch = random_batch(rng)
     leaves = weak_lensing_jobs._start(job, recipe, data).leaves
     head = jax.tree.map(np.asarray, leaves[0]["head"])
-    lane = weak_lensing_jobs.draw_lane(job)
-    key = jax.random.fold_in(lane.key, 0)
+    run = weak_lensing_jobs.draw_run(job)
+    key = jax.random.fold_in(run.key, 0)
     forward = jax.jit(functools.partial(recipe.network.forward, train=True))
     (mean, log_variance), _ = forward(leaves[0], leaves[1], batch.inputs, key=key)
     count = batch.inputs.where
@@ -180,7 +180,7 @@ def test_fisher8_has_one_norm_per_predicted_parameter(survey_folder, tmp_path):
     scale = 1 - np.exp(-np.asarray(log_variance))[count] * residual**2
     unit = [column / np.linalg.norm(column) for column in (*residual.T, *scale.T)]
     expected = head["Dense_0"]["bias"] - 1e-2 * np.array([column.sum() for column in unit])
-    new, _ = weak_lensing_jobs._update(recipe, leaves, lane, batch, np.float32(1), np.int32(0))
+    new, _ = weak_lensing_jobs._update(recipe, leaves, run, batch, np.float32(1), np.int32(0))
     np.testing.assert_allclose(new[0]["head"]["Dense_0"]["bias"], expected, atol=1e-6)
 
 

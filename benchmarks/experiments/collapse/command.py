@@ -87,4 +87,4 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
 
 
 def _work(job: Job) -> float:
-    return job.lane_steps
+    return job.run_steps

@@ -1,4 +1,4 @@
-"""One job: a method and a network on some sets, all sets and seeds as lanes of one program.
+"""One job: a method and a network on some sets, all sets and seeds as runs of one program.
 
 Everything is a default: Flax's initial values, a head that predicts mean and log-variance, and
 `fisher8_optimizer(steps)`, or `network_gradient` and `network_optimizer(steps)`; beside them Adam
@@ -16,11 +16,11 @@ from jax import Array
 from benchmarks.experiments.collapse.data import Arrays, load, stack
 from benchmarks.experiments.collapse.optimizers import OPTIMIZERS, Optimizer
 from benchmarks.experiments.collapse.plan import LOOKED_AT, WIDTHS, Job
-from benchmarks.machinery.loop import Schedule, Sources, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, start, train
 from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Batch, Lane, Task, plain_network
+from benchmarks.machinery.step import Batch, Run, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian, network_gradient
@@ -38,14 +38,14 @@ def run_job(job: Job, report: Report) -> None:
     """Trains, looks at every network and writes the cell."""
     arrays = _arrays(job.sets, job.paths, job.seeds)
     task = make_task(job.method, job.activation, job.width)
-    params, lanes = _start_lanes(job, arrays)
-    sources = Sources(jnp.asarray(arrays.train_inputs), jnp.asarray(arrays.train_targets))
-    state = start(task, params, None, lanes, sources)
+    params, runs = _start_runs(job, arrays)
+    datasets = Datasets(jnp.asarray(arrays.train_inputs), jnp.asarray(arrays.train_targets))
+    state = start(task, params, None, runs, datasets)
     for first in range(0, job.steps, CHUNK):
         schedule = _draw(job, arrays.train_rows, first)
-        state, _ = train(task, state, sources, lanes, schedule)
+        state, _ = train(task, state, datasets, runs, schedule)
         jax.block_until_ready(state.step)
-        report(job.lane_steps * CHUNK / job.steps)
+        report(job.run_steps * CHUNK / job.steps)
     scores = _by_set(job, _look(job.activation, job.width, state.params, _to_look_at(arrays)))
     origin = provenance(job.command)
     Store(job.results).write(job.cell, spec=job.spec, result=scores, provenance=origin)
@@ -80,7 +80,7 @@ def make_task(method: str, activation: str, width: str) -> Task:
     return Task(plain_network(predict), objective, optimizer, natural=by_network)
 
 
-def _start_lanes(job: Job, arrays: Arrays) -> tuple[Params, Lane]:
+def _start_runs(job: Job, arrays: Arrays) -> tuple[Params, Run]:
     names = [(name, seed) for name in job.sets for seed in range(job.seeds)]
     padded = arrays.train_inputs.shape[-1]
     params = [
@@ -89,7 +89,7 @@ def _start_lanes(job: Job, arrays: Arrays) -> tuple[Params, Lane]:
     ]
     keys = [seed_of("collapse", *name, "key") & 0xFFFFFFFF for name in names]
     count = len(names)
-    return stack_members(params), Lane(
+    return stack_members(params), Run(
         jnp.full(count, job.steps, jnp.int32),
         jax.vmap(jax.random.key)(np.array(keys, np.uint32)),
         jnp.arange(count),
@@ -123,8 +123,8 @@ def _draw(job: Job, train_rows: np.ndarray, first: int) -> Schedule:
 def _to_look_at(arrays: Arrays) -> tuple[Array, ...]:
     """Rows of the training part, repeated where there are too few, and the test part."""
     rows = np.arange(LOOKED_AT) % arrays.train_rows[:, None]
-    lanes = np.arange(len(rows))[:, None]
-    seen = arrays.train_inputs[lanes, rows], arrays.train_targets[lanes, rows]
+    runs = np.arange(len(rows))[:, None]
+    seen = arrays.train_inputs[runs, rows], arrays.train_targets[runs, rows]
     return tuple(map(jnp.asarray, (*seen, *arrays[4:])))
 
 
@@ -132,7 +132,7 @@ def _to_look_at(arrays: Arrays) -> tuple[Array, ...]:
 def _look(activation: str, width: str, params: Params, seen: tuple[Array, ...]) -> Any:
     mlp = _network(activation, width)
 
-    def of_lane(params, inputs, targets, test_inputs, test_targets, mask):
+    def of_run(params, inputs, targets, test_inputs, test_targets, mask):
         def predict(x):
             return Gaussian(*mlp.forward(params, None, x)[0])
 
@@ -153,15 +153,15 @@ def _look(activation: str, width: str, params: Params, seen: tuple[Array, ...]) 
             "dead": jnp.stack(shares),
         }
 
-    return jax.vmap(of_lane)(params, *seen)
+    return jax.vmap(of_run)(params, *seen)
 
 
 def _by_set(job: Job, looked: dict[str, Array]) -> dict[str, Scores]:
     """For every set the list over its seeds, to four digits."""
     found: dict[str, Scores] = {}
     for number, name in enumerate(job.sets):
-        lanes = slice(number * job.seeds, (number + 1) * job.seeds)
-        found[name] = {key: _rounded(np.asarray(value)[lanes]) for key, value in looked.items()}
+        runs = slice(number * job.seeds, (number + 1) * job.seeds)
+        found[name] = {key: _rounded(np.asarray(value)[runs]) for key, value in looked.items()}
     return found
 
 

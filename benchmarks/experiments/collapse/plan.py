@@ -49,7 +49,7 @@ MOST_TRAIN_ROWS, MOST_TEST_ROWS, LOOKED_AT = 10_000, 2_000, 2_000
 
 
 class Job(NamedTuple):
-    """One method and network on some sets, all sets and seeds as lanes of one program."""
+    """One method and network on some sets, all sets and seeds as runs of one program."""
 
     method: str
     activation: str
@@ -102,7 +102,7 @@ class Job(NamedTuple):
         )
 
     @property
-    def lane_steps(self) -> float:
+    def run_steps(self) -> float:
         """The amount of work, about in units of one step of one small network."""
         size = 1.0 if self.width == "2x50" else 20.0
         return self.steps * len(self.sets) * self.seeds * size * (1 + self.batch / 64)

@@ -19,11 +19,11 @@ from benchmarks.experiments.comparison.plan import (
 )
 from benchmarks.experiments.comparison.problems import Problem, load_problem
 from benchmarks.experiments.curvature.training import Settings, make_task
-from benchmarks.machinery.loop import Schedule, Sources, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, start, train
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
-from benchmarks.machinery.step import Lane, Task
+from benchmarks.machinery.step import Run, Task
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax.metrics import nll, rmse
@@ -36,10 +36,10 @@ def run_costs(job: CostJob, report: Report) -> None:
     programs = {}
     for method in METHODS:
         task = make_task(method, problem.network, 1000, setting.cap)
-        sources, lanes = _sources(problem), draw_lanes(job.problem, 1e-4)
+        datasets, runs = _datasets(problem), draw_runs(job.problem, 1e-4)
         schedule = draw_schedule(job.problem, problem, steps)
-        state = start(task, problem.params, None, lanes, sources)
-        programs[method] = functools.partial(_timed, task, state, sources, lanes, schedule)
+        state = start(task, problem.params, None, runs, datasets)
+        programs[method] = functools.partial(_timed, task, state, datasets, runs, schedule)
         programs[method]()  # compiles
     seconds: dict[str, list[float]] = {method: [] for method in METHODS}
     for _ in range(COST_ROUNDS):
@@ -52,10 +52,10 @@ def run_costs(job: CostJob, report: Report) -> None:
     report(1)
 
 
-def _timed(task: Task, state: Any, sources: Sources, lanes: Lane, schedule: Schedule) -> float:
+def _timed(task: Task, state: Any, datasets: Datasets, runs: Run, schedule: Schedule) -> float:
     copy = jax.block_until_ready(jax.tree.map(jnp.array, state))  # the loop gives memory away
     began = time.process_time()
-    jax.block_until_ready(train(task, copy, sources, lanes, schedule)[0].params)
+    jax.block_until_ready(train(task, copy, datasets, runs, schedule)[0].params)
     return time.process_time() - began
 
 
@@ -92,16 +92,16 @@ def write_best(job: RunJob, tried: list[dict[str, Any]]) -> None:
 
 
 def _train(job: RunJob, task: Task, problem: Problem, rate: float) -> dict[str, Any]:
-    sources, lanes = _sources(problem), draw_lanes(job.problem, rate)
+    datasets, runs = _datasets(problem), draw_runs(job.problem, rate)
     # A copy, because the loop gives the memory of its state away.
     first_params = jax.tree.map(jnp.array, problem.params)
-    state = start(task, first_params, None, lanes, sources)
+    state = start(task, first_params, None, runs, datasets)
     schedule = draw_schedule(job.problem, problem, job.steps)
     chunk = -(-job.steps // LOOKS)
     looks: dict[str, list[Any]] = {"held_out": [], "rmse": [], "nll": []}
     for first in range(0, job.steps, chunk):
         part, steps = schedule.chunk(first, chunk)
-        state, _ = train(task, state, sources, lanes, part, steps)
+        state, _ = train(task, state, datasets, runs, part, steps)
         take_look(problem, state.params, looks)
     return looks
 
@@ -128,16 +128,16 @@ def _scores(network: Any, params: Any, data: Any) -> tuple[Array, Array, Array]:
     return jax.vmap(of_seed)(params, *floats)
 
 
-def _sources(problem: Problem) -> Sources:
-    return Sources(jnp.asarray(problem.inputs), jnp.asarray(problem.targets))
+def _datasets(problem: Problem) -> Datasets:
+    return Datasets(jnp.asarray(problem.inputs), jnp.asarray(problem.targets))
 
 
-def draw_lanes(name: str, rate: float) -> Lane:
-    """One lane a seed."""
+def draw_runs(name: str, rate: float) -> Run:
+    """One run a seed."""
     setting = PROBLEMS[name]
     settings = Settings(jnp.full(setting.seeds, rate), jnp.full(setting.seeds, setting.damping))
     keys = jax.random.split(jax.random.key(0), setting.seeds)
-    return Lane(settings, keys, jnp.arange(setting.seeds, dtype=jnp.int32))
+    return Run(settings, keys, jnp.arange(setting.seeds, dtype=jnp.int32))
 
 
 def draw_schedule(name: str, problem: Problem, steps: int) -> Schedule:

@@ -50,7 +50,7 @@ def load_problem(name: str, data: Path | None) -> Problem:
 def _sinusoid() -> Problem:
     """Twelve periods with growing noise, standardised, PyTorch's default initialisation."""
     job = SinusoidJob(NOISE, "standardised", PROBLEMS["sinusoid"].seeds, Path())
-    sources = sinusoid.draw_sources(job)
+    datasets = sinusoid.draw_datasets(job)
     drawn = sinusoid.draw_targets(job)
     x = sinusoid.DENSE
     truth = np.repeat(true_mean(x)[None], job.seeds, axis=0)
@@ -64,8 +64,8 @@ def _sinusoid() -> Problem:
     return _split(
         sinusoid.NETWORK,
         sinusoid.draw_params(job),
-        np.asarray(sources.inputs),
-        np.asarray(sources.targets),
+        np.asarray(datasets.inputs),
+        np.asarray(datasets.targets),
         (tests.astype(np.float32), truth, truth + NOISES[NOISE](x) * white),
         (drawn.mean(axis=1), drawn.std(axis=1)),
     )

@@ -17,7 +17,7 @@ from benchmarks.experiments.dense.data import Scene, load_scene
 from benchmarks.experiments.dense.jobs import CHOSEN, crops, normalised, objective_of, scores_in
 from benchmarks.experiments.dense.network import UNet
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.step import Batch, Lane, Leaves, Task, update
+from benchmarks.machinery.step import Batch, Leaves, Run, Task, update
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian, network_gradient, network_optimizer
@@ -65,7 +65,7 @@ def _make_step(scene: Scene, model: Any, method: str, steps: int) -> Step:
     def step(leaves: Leaves, key: Array, rate: Array, count: Array) -> Leaves:
         inputs, targets, where = crops(key, image, labels, mask)
         batch = Batch(inputs, targets, where=where)
-        return update(task, leaves, Lane(rate, key), batch, jnp.ones(()), count)[0]
+        return update(task, leaves, Run(rate, key), batch, jnp.ones(()), count)[0]
 
     return step
 

@@ -26,9 +26,9 @@ from benchmarks.experiments.curvature.plan import (
 from benchmarks.experiments.curvature.training import SILU, make_task
 from benchmarks.experiments.uci.jobs import load_prepared
 from benchmarks.experiments.uci.plan import SPLITS
-from benchmarks.machinery.loop import Schedule, Sources, TrainState, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, TrainState, start, train
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.step import Lane, Task
+from benchmarks.machinery.step import Run, Task
 from benchmarks.machinery.store import Store
 
 Program = Callable[[], None]
@@ -44,8 +44,8 @@ def measure_costs(data: Path, results: Path) -> None:
     for method in sorted(set(map(program_of, METHODS))):
         average = AVERAGE if is_network(method) else None  # part of its recipe
         task = make_task(method, SILU, 10 * steps, average=average)
-        state, lanes = state_of(task, SILU, prepared, data.stem)
-        program = _program(task, state, prepared.train, lanes, schedule)
+        state, runs = state_of(task, SILU, prepared, data.stem)
+        program = _program(task, state, prepared.train, runs, schedule)
         programs[method] = (program, steps * SPLITS)
     for method, batch in (("network", 100), ("radius", 32)):
         programs[f"sinusoid_{method}"] = (_sinusoid_program(method, batch, steps), steps)
@@ -63,12 +63,12 @@ def measure_costs(data: Path, results: Path) -> None:
 
 
 def _program(
-    task: Task, state: TrainState, sources: Sources, lanes: Lane, schedule: Schedule
+    task: Task, state: TrainState, datasets: Datasets, runs: Run, schedule: Schedule
 ) -> Program:
     def run() -> None:
         # A copy, because the loop gives the memory of its state away.
         copy = jax.tree.map(jnp.array, state)
-        jax.block_until_ready(train(task, copy, sources, lanes, schedule)[0].params)
+        jax.block_until_ready(train(task, copy, datasets, runs, schedule)[0].params)
 
     return run
 
@@ -76,11 +76,11 @@ def _program(
 def _sinusoid_program(method: str, batch: int, steps: int) -> Program:
     job = SinusoidJob("constant", "standardised", 1, Path())
     task = make_task(method, sinusoid.NETWORK, job.steps, job.max_kl)
-    sources, lanes = sinusoid.draw_sources(job), sinusoid.draw_lanes(job)
-    state = start(task, sinusoid.draw_params(job), None, lanes, sources)
-    rows = np.random.default_rng(0).integers(len(sources.targets[0]), size=(steps, 1, batch))
+    datasets, runs = sinusoid.draw_datasets(job), sinusoid.draw_runs(job)
+    state = start(task, sinusoid.draw_params(job), None, runs, datasets)
+    rows = np.random.default_rng(0).integers(len(datasets.targets[0]), size=(steps, 1, batch))
     schedule = Schedule(rows, np.zeros(steps, bool), np.ones(steps, np.float32))
-    return _program(task, state, sources, lanes, schedule)
+    return _program(task, state, datasets, runs, schedule)
 
 
 def steps_for(costs: dict[str, Any], method: str, adam_steps: int) -> int:

@@ -22,14 +22,14 @@ from benchmarks.experiments.curvature.plan import (
     TimeJob,
 )
 from benchmarks.experiments.curvature.training import ELU, SILU, Settings, make_task
-from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared, score_lanes
+from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared, score_runs
 from benchmarks.experiments.uci.plan import SPLITS
-from benchmarks.machinery.loop import Schedule, Sources, TrainState, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, TrainState, start, train
 from benchmarks.machinery.networks import Mlp, Params
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Lane, Task
+from benchmarks.machinery.step import Run, Task
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax.ensembles import stack_members
@@ -39,12 +39,12 @@ def run_steps(job: StepsJob, report: Report) -> None:
     """100 steps on all splits, with the batches and first parameters of the published tables."""
     prepared = load_prepared(job.data)
     task = make_task("network", ELU, STEPS)
-    lanes, params = _lanes(job), _params(job, ELU, prepared)
+    runs, params = _runs(job), _params(job, ELU, prepared)
     rows = [_batches(job, fold, n, STEPS) for fold, n in enumerate(prepared.train_rows)]
     schedule = _schedule(rows, STEPS)
-    state = start(task, params, None, lanes, prepared.train)
-    state, _ = train(task, state, prepared.train, lanes, schedule)
-    scores = score_lanes(task.apply, state.params, lanes.source, prepared)
+    state = start(task, params, None, runs, prepared.train)
+    state, _ = train(task, state, prepared.train, runs, schedule)
+    scores = score_runs(task.apply, state.params, runs.dataset, prepared)
     report(STEPS * SPLITS)
     _write(job, scores)
 
@@ -62,11 +62,11 @@ def run_time(job: TimeJob, report: Report) -> None:
     task = make_task(job.method, SILU, job.steps, average=AVERAGE)
     trial = _held_out_trial(job, task, prepared, report)
     chosen = trial.best_at_end(job.ends)
-    lanes, params = _lanes(job, (chosen.value,)), _params(job, SILU, prepared)
+    runs, params = _runs(job, (chosen.value,)), _params(job, SILU, prepared)
     rows = [_batches(job, fold, n, job.steps) for fold, n in enumerate(prepared.train_rows)]
     looks = []
-    for state, steps in _train(task, job, params, lanes, prepared.train, rows):
-        looks.append(_score_ends(task, state, lanes, prepared))
+    for state, steps in _train(task, job, params, runs, prepared.train, rows):
+        looks.append(_score_ends(task, state, runs, prepared))
         report(steps * SPLITS)
     seen = [look[chosen.parameters] for look in looks]
     either = trial.best_at_end(ENDS, chosen.value)
@@ -84,10 +84,10 @@ def _ends(task: Task, state: TrainState) -> dict[str, Params]:
     return dict(zip(ENDS, (state.params, average), strict=True))
 
 
-def _score_ends(task: Task, state: TrainState, lanes: Lane, prepared: Prepared) -> dict[str, dict]:
+def _score_ends(task: Task, state: TrainState, runs: Run, prepared: Prepared) -> dict[str, dict]:
     """Test scores of both."""
     return {
-        end: score_lanes(task.apply, params, lanes.source, prepared)
+        end: score_runs(task.apply, params, runs.dataset, prepared)
         for end, params in _ends(task, state).items()
     }
 
@@ -123,7 +123,7 @@ class Trial(NamedTuple):
 def _held_out_trial(job: TimeJob, task: Task, prepared: Prepared, report: Report) -> Trial:
     """Trains with every choice on nine tenths of the rows and looks at the last tenth."""
     number = len(job.choices)
-    lanes = _lanes(job, job.choices)
+    runs = _runs(job, job.choices)
     first = jax.tree.map(lambda leaf: np.repeat(leaf, number, axis=0), _params(job, SILU, prepared))
     size = round(HELD_OUT * min(prepared.train_rows))
     orders = [
@@ -134,19 +134,19 @@ def _held_out_trial(job: TimeJob, task: Task, prepared: Prepared, report: Report
     rows = [rows[_batches(job, fold, len(rows), job.steps)] for fold, rows in enumerate(kept)]
 
     def arrange(ends: list[np.ndarray]) -> np.ndarray:
-        """From an array of lanes for each end to (splits, candidates)."""
+        """From an array of runs for each end to (splits, candidates)."""
         return np.stack([x.reshape(SPLITS, number) for x in ends], -1).reshape(SPLITS, -1)
 
     held_out, scores = [], []
-    for state, steps in _train(task, job, first, lanes, prepared.train, rows):
+    for state, steps in _train(task, job, first, runs, prepared.train, rows):
         values = arrange(
             [
-                np.asarray(_held_out(task, params, lanes.source, prepared.train, held))
+                np.asarray(_held_out(task, params, runs.dataset, prepared.train, held))
                 for params in _ends(task, state).values()
             ]
         )
         held_out.append(np.where(np.isfinite(values), values, np.inf))
-        scores.append(_score_ends(task, state, lanes, prepared))
+        scores.append(_score_ends(task, state, runs, prepared))
         report(steps * SPLITS * number)
     names = scores[0][ENDS[0]]
     stacked = {n: np.stack([arrange([x[end][n] for end in ENDS]) for x in scores]) for n in names}
@@ -154,13 +154,13 @@ def _held_out_trial(job: TimeJob, task: Task, prepared: Prepared, report: Report
     return Trial(candidates, np.stack(held_out), stacked)
 
 
-def _train(task, job, params, lanes, sources, rows):
+def _train(task, job, params, runs, datasets, rows):
     """Chunk by chunk, so that the network can be looked at; yields the state and its steps."""
-    state = start(task, params, None, lanes, sources)
+    state = start(task, params, None, runs, datasets)
     schedule = _schedule(rows, job.steps)
     for first in range(0, job.steps, _chunk(job)):
         chunk, steps = schedule.chunk(first, _chunk(job))
-        state, _ = train(task, state, sources, lanes, chunk, steps)
+        state, _ = train(task, state, datasets, runs, chunk, steps)
         jax.block_until_ready(state.step)
         yield state, steps
 
@@ -184,7 +184,7 @@ def _params(job: StepsJob | TimeJob, network: Mlp, prepared: Prepared) -> Params
     return stack_members([network.init(rng, prepared.features, PADDED_FEATURES) for rng in rngs])
 
 
-def _lanes(job: StepsJob | TimeJob, choices: tuple[float, ...] = (1.0,)) -> Lane:
+def _runs(job: StepsJob | TimeJob, choices: tuple[float, ...] = (1.0,)) -> Run:
     """Splits outermost, choices inside."""
     dataset, seed, number = job.dataset, job.seed, len(choices)
     keys = [seed_of("uci", dataset, fold, seed, "key") & 0xFFFFFFFF for fold in range(SPLITS)]
@@ -193,7 +193,7 @@ def _lanes(job: StepsJob | TimeJob, choices: tuple[float, ...] = (1.0,)) -> Lane
         settings = Settings(jnp.ones_like(values), values)
     else:
         settings = Settings(values, jnp.full_like(values, DAMPING))
-    return Lane(
+    return Run(
         settings,
         jax.vmap(jax.random.key)(np.repeat(np.array(keys, np.uint32), number)),
         jnp.repeat(jnp.arange(SPLITS, dtype=jnp.int32), number),
@@ -202,14 +202,14 @@ def _lanes(job: StepsJob | TimeJob, choices: tuple[float, ...] = (1.0,)) -> Lane
 
 @functools.partial(jax.jit, static_argnums=0)
 def _held_out(
-    task: Task, params: Params, source: Array, sources: Sources, rows: np.ndarray
+    task: Task, params: Params, source: Array, datasets: Datasets, rows: np.ndarray
 ) -> Array:
-    def of_lane(params: Params, index: Array) -> Array:
+    def of_run(params: Params, index: Array) -> Array:
         mine = jnp.asarray(rows)[index]
-        dist, _ = task.apply(params, None, sources.inputs[index, mine])
-        return dist.nll(sources.targets[index, mine]).mean()
+        dist, _ = task.apply(params, None, datasets.inputs[index, mine])
+        return dist.nll(datasets.targets[index, mine]).mean()
 
-    return jax.vmap(of_lane)(params, source)
+    return jax.vmap(of_run)(params, source)
 
 
 def _write(job: StepsJob | TimeJob, result: dict) -> None:
@@ -218,8 +218,8 @@ def _write(job: StepsJob | TimeJob, result: dict) -> None:
     )
 
 
-def state_of(task: Task, network: Mlp, prepared: Prepared, dataset: str) -> tuple[TrainState, Lane]:
+def state_of(task: Task, network: Mlp, prepared: Prepared, dataset: str) -> tuple[TrainState, Run]:
     """A training before its first step, for measurements of cost."""
     job = StepsJob(dataset, 0, None, None)  # type: ignore[arg-type]
-    lanes = _lanes(job, (0.01,))
-    return start(task, _params(job, network, prepared), None, lanes, prepared.train), lanes
+    runs = _runs(job, (0.01,))
+    return start(task, _params(job, network, prepared), None, runs, prepared.train), runs

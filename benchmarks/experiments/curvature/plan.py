@@ -11,7 +11,7 @@ radius 0.3) had been tried on all eight. Rivals with a learning rate get the bes
 on a tenth of the training rows, and are then trained on all of them; so does a second row of the
 whole network with its damping. The recipe of the whole network keeps an average of the parameters,
 and the same tenth says whether it or the last ones are judged. Beside that stands what the same
-does for all methods, where the average costs the rivals nothing, and the best of ten looks.
+does for all methods, where the average costs the baselines nothing, and the best of ten looks.
 """
 
 from pathlib import Path

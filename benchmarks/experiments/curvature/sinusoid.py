@@ -10,12 +10,12 @@ import numpy as np
 from benchmarks.experiments.curvature.plan import SinusoidJob
 from benchmarks.experiments.curvature.training import Predict, Settings, make_task
 from benchmarks.experiments.sinusoid.plan import HIGH, LOW, NOISES, POINTS, true_mean
-from benchmarks.machinery.loop import Schedule, Sources, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, start, train
 from benchmarks.machinery.networks import Mlp, Params
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
-from benchmarks.machinery.step import Lane
+from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
@@ -33,34 +33,34 @@ SHOWN = slice(None, None, 5)
 def run_sinusoid(job: SinusoidJob, report: Report) -> None:
     """Trains all seeds, looks every 100 steps, writes the cell."""
     task = make_task("network", NETWORK, job.steps, job.max_kl)
-    sources, lanes = draw_sources(job), draw_lanes(job)
-    state = start(task, draw_params(job), None, lanes, sources)
+    datasets, runs = draw_datasets(job), draw_runs(job)
+    state = start(task, draw_params(job), None, runs, datasets)
     schedule = draw_schedule(job)
-    looks = [_look(job, state.params, sources)]
+    looks = [_look(job, state.params, datasets)]
     for first in range(0, job.steps, CHUNK):
         chunk, steps = schedule.chunk(first, CHUNK)
-        state, _ = train(task, state, sources, lanes, chunk, steps)
-        looks.append(_look(job, state.params, sources))
+        state, _ = train(task, state, datasets, runs, chunk, steps)
+        looks.append(_look(job, state.params, datasets))
         report(steps * job.seeds)
     result = _result(job, state.params, looks)
     origin = provenance(job.command)
     Store(job.results).write(job.cell, spec=job.spec, result=result, provenance=origin)
 
 
-def draw_sources(job: SinusoidJob) -> Sources:
+def draw_datasets(job: SinusoidJob) -> Datasets:
     """A common grid, noise of each seed's own; targets in units of their standard deviation."""
     targets = draw_targets(job)
     inputs = np.repeat(scaled_inputs(job, GRID)[None, :, None], job.seeds, axis=0)
     shift, scale = _units(targets)
     scaled = (targets - shift[:, None]) / scale[:, None]
-    return Sources(jnp.asarray(inputs, jnp.float32), jnp.asarray(scaled, jnp.float32))
+    return Datasets(jnp.asarray(inputs, jnp.float32), jnp.asarray(scaled, jnp.float32))
 
 
-def draw_lanes(job: SinusoidJob) -> Lane:
-    """One lane per seed."""
+def draw_runs(job: SinusoidJob) -> Run:
+    """One run per seed."""
     settings = Settings(jnp.ones(job.seeds), jnp.full(job.seeds, job.damping))
     indices = jnp.arange(job.seeds, dtype=jnp.int32)
-    return Lane(settings, jax.random.split(jax.random.key(0), job.seeds), indices)
+    return Run(settings, jax.random.split(jax.random.key(0), job.seeds), indices)
 
 
 def draw_params(job: SinusoidJob) -> Params:
@@ -114,11 +114,11 @@ def _predict(job: SinusoidJob, params: Params, x: np.ndarray) -> list[Gaussian]:
     ]
 
 
-def _look(job: SinusoidJob, params: Params, sources: Sources) -> dict[str, Any]:
+def _look(job: SinusoidJob, params: Params, datasets: Datasets) -> dict[str, Any]:
     """Errors of every seed, and the two maps of the first."""
     dists = _predict(job, params, DENSE)
     mean, sigma = true_mean(DENSE), NOISES[job.noise](DENSE)
-    jacobian, kl = _maps(jax.tree.map(lambda leaf: leaf[0], params), sources.inputs[0], GRID)
+    jacobian, kl = _maps(jax.tree.map(lambda leaf: leaf[0], params), datasets.inputs[0], GRID)
     return {
         "rmse": [float(np.sqrt(np.mean((np.asarray(d.mean) - mean) ** 2))) for d in dists],
         "sigma_error": [float(np.mean(np.abs(np.asarray(d.std) / sigma - 1))) for d in dists],

@@ -17,7 +17,7 @@ from fisher8_jax.losses import make_objective
 
 
 class Settings(NamedTuple):
-    """Numbers that lanes may differ in."""
+    """Numbers that runs may differ in."""
 
     rate: Array
     damping: Array

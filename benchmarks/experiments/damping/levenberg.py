@@ -98,8 +98,8 @@ def measure(problem: str, steps: int, seeds: int) -> list[dict[str, Any]]:
     rows = []
     for adaptive, values in ((False, FIXED), (True, (START,))):
         one = functools.partial(train, problem, steps, adaptive)
-        lanes = jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))
-        nll, last = map(np.asarray, lanes(jnp.array(values), numbers))
+        runs = jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))
+        nll, last = map(np.asarray, runs(jnp.array(values), numbers))
         for index, value in enumerate(values):
             rows.append(
                 {

@@ -106,10 +106,10 @@ def one_step(predict: Predict, way: Way, carry: Any, x: Array, y: Array, damping
 def train(
     network: Mlp, way: Way, params: Any, fold: tuple[Array, Array], rows: Array, damping: Array
 ) -> Any:
-    """Last and averaged parameters of all lanes; `rows` has the shape (steps, lanes, batch)."""
-    steps, lanes, _ = rows.shape
+    """Last and averaged parameters of all runs; `rows` has the shape (steps, runs, batch)."""
+    steps, runs, _ = rows.shape
     inputs, targets = fold
-    source = jnp.arange(lanes) % len(inputs)
+    source = jnp.arange(runs) % len(inputs)
     step = jax.vmap(functools.partial(one_step, Predict(network), way))
 
     def scan_step(carry: Any, rows: Array) -> tuple[Any, None]:
@@ -117,19 +117,19 @@ def train(
         return step(carry, *take(source, rows), damping), None
 
     states = jax.vmap(way.optimizer(steps).init)(params), jax.vmap(way.state)(params)
-    start: Any = (params, *states, jnp.full(lanes, steps, jnp.int32))
+    start: Any = (params, *states, jnp.full(runs, steps, jnp.int32))
     (params, state, *_), _ = jax.lax.scan(scan_step, start, rows)
     return params, optax.tree_utils.tree_get(state, "average")
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def held_out_nll(network: Mlp, params: Any, fold: tuple[Array, Array], held: Array) -> Array:
-    def of_lane(params: Any, index: Array) -> Array:
+    def of_run(params: Any, index: Array) -> Array:
         dist = Predict(network)(params, fold[0][index, held[index]])
         return dist.nll(fold[1][index, held[index]]).mean()
 
-    lanes = len(jax.tree.leaves(params)[0])
-    return jax.vmap(of_lane)(params, jnp.arange(lanes) % len(held))
+    runs = len(jax.tree.leaves(params)[0])
+    return jax.vmap(of_run)(params, jnp.arange(runs) % len(held))
 
 
 def draw(name: str, fold: Fold, network: Mlp, steps: int, copies: int) -> tuple[Any, Array]:
@@ -148,7 +148,7 @@ def _rng(name: str, split: int) -> np.random.Generator:
     return generator("uci", name, split, 0, "batches")
 
 
-def run_lanes(name: str, fold: Fold, network: Mlp, way: Way, steps: int) -> np.ndarray:
+def train_all(name: str, fold: Fold, network: Mlp, way: Way, steps: int) -> np.ndarray:
     """Held-out NLL of the last and the averaged parameters, by damping and split."""
     dampings = DAMPINGS[way.form]
     params, rows = draw(name, fold, network, steps, len(dampings))
@@ -160,11 +160,11 @@ def run_lanes(name: str, fold: Fold, network: Mlp, way: Way, steps: int) -> np.n
 
 
 def measure_costs(name: str, fold: Fold, network: Mlp) -> dict[str, float]:
-    """Median processor time of a step of a lane, all ways in turn."""
+    """Median processor time of a step of a run, all ways in turn."""
 
     def once(way: Way) -> float:
         began = time.process_time()
-        run_lanes(name, fold, network, way, COST_STEPS)
+        train_all(name, fold, network, way, COST_STEPS)
         return (time.process_time() - began) / (COST_STEPS * SPLITS * len(DAMPINGS[way.form]))
 
     for way in WAYS:
@@ -185,7 +185,7 @@ def measure(network: str, paths: dict[str, Path]) -> dict[str, Any]:
     rows = []
     for (budget, number), way in itertools.product(BUDGETS.items(), WAYS):
         steps = round(number * costs[key_of(WAYS[0])] / costs[key_of(way)])
-        found = {name: run_lanes(name, fold, mlp, way, steps) for name, fold in folds.items()}
+        found = {name: train_all(name, fold, mlp, way, steps) for name, fold in folds.items()}
         for index, damping in enumerate(DAMPINGS[way.form]):
             row = {"budget": budget, **way._asdict(), "damping": damping, "steps": steps}
             for key, part in (("nll_of_last", 0), ("nll", 1)):

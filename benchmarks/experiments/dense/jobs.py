@@ -14,7 +14,7 @@ from benchmarks.experiments.dense.data import Scene
 from benchmarks.experiments.dense.network import UNet
 from benchmarks.machinery.loop import start, train_on_batches
 from benchmarks.machinery.methods import METHODS, Method
-from benchmarks.machinery.step import Batch, Lane, Task
+from benchmarks.machinery.step import Batch, Run, Task
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import stack_members, take_member
 from fisher8_jax.losses import Objective, make_objective
@@ -85,10 +85,10 @@ def _train(
 
     @jax.jit
     def train(params, variables, setting):
-        lanes = Lane(setting[None], jax.random.split(keys[0], 1))
-        first = start(task, stack_members([params]), stack_members([variables]), lanes)
+        runs = Run(setting[None], jax.random.split(keys[0], 1))
+        first = start(task, stack_members([params]), stack_members([variables]), runs)
         state, _ = jax.lax.scan(
-            lambda state, key: (train_on_batches(task, state, lanes, batch(key))[0], None),
+            lambda state, key: (train_on_batches(task, state, runs, batch(key))[0], None),
             first,
             keys,
         )

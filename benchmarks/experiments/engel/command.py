@@ -24,13 +24,13 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.machinery.console import console, progress
-from benchmarks.machinery.loop import Schedule, Sources, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, start, train
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator
-from benchmarks.machinery.step import Lane
+from benchmarks.machinery.step import Run
 from benchmarks.machinery.training import Recipe
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import stack_members
@@ -61,9 +61,9 @@ class Splits(NamedTuple):
     center: np.ndarray
     scale: np.ndarray
 
-    def standardized(self, part: np.ndarray) -> Sources:
+    def standardized(self, part: np.ndarray) -> Datasets:
         values = ((part - self.center) / self.scale).astype(np.float32)
-        return Sources(jnp.asarray(values[..., :1]), jnp.asarray(values[..., 1]))
+        return Datasets(jnp.asarray(values[..., :1]), jnp.asarray(values[..., 1]))
 
 
 class Trained(NamedTuple):
@@ -129,24 +129,24 @@ def train_and_score(
     advance: Callable[[float], None],
 ) -> Trained:
     """Trains every split at every rate in one compiled loop."""
-    sources = splits.standardized(splits.train)
-    split_of_lane = np.tile(np.arange(SPLITS), len(rates))
-    lanes = Lane(
-        source=jnp.asarray(split_of_lane),
+    datasets = splits.standardized(splits.train)
+    split_of_run = np.tile(np.arange(SPLITS), len(rates))
+    runs = Run(
+        dataset=jnp.asarray(split_of_run),
         settings=jnp.asarray(np.repeat(rates, SPLITS), jnp.float32),
-        key=jax.random.split(jax.random.key(args.seed), len(split_of_lane)),
+        key=jax.random.split(jax.random.key(args.seed), len(split_of_run)),
     )
     initial = [NETWORK.init(generator("engel", args.seed, "init", i), 1) for i in range(SPLITS)]
-    params = stack_members([initial[split] for split in split_of_lane])
-    state = start(recipe.task, params, None, lanes, sources)
+    params = stack_members([initial[split] for split in split_of_run])
+    state = start(recipe.task, params, None, runs, datasets)
     schedule = make_schedule(splits.train.shape[1], args)
     for first in range(0, args.steps, CHUNK):
         part, steps = schedule.chunk(first, CHUNK)
-        state, readouts = train(recipe.task, state, sources, lanes, part, steps)
-        jax.block_until_ready(readouts)
+        state, metrics = train(recipe.task, state, datasets, runs, part, steps)
+        jax.block_until_ready(metrics)
         advance(steps)
     predict = functools.partial(predict_in_francs, recipe, splits)
-    scores = score_lanes(predict, state.params, splits, split_of_lane)
+    scores = score_runs(predict, state.params, splits, split_of_run)
     firsts = [
         jax.tree.map(lambda leaf, i=i: leaf[i * SPLITS], state.params) for i in range(len(rates))
     ]
@@ -154,7 +154,7 @@ def train_and_score(
     return Trained(
         rates,
         {name: np.asarray(scores[name]).reshape(shape) for name in SCORES},
-        [functools.partial(fit_of_first_split, predict, lane, splits) for lane in firsts],
+        [functools.partial(fit_of_first_split, predict, run, splits) for run in firsts],
     )
 
 
@@ -174,25 +174,25 @@ def make_schedule(rows: int, args: argparse.Namespace) -> Schedule:
 def predict_in_francs(
     recipe: Recipe, splits: Splits, params: Any, split: Array, inputs: Array
 ) -> Gaussian:
-    """Predictions of one lane for standardised log-incomes."""
+    """Predictions of one run for standardised log-incomes."""
     dist, _ = recipe.predict(params, None, inputs)
     center, scale = (jnp.asarray(x[:, 0, 1], jnp.float32) for x in (splits.center, splits.scale))
     assert isinstance(dist, Gaussian)
     return dist.unscale(center[split], scale[split])
 
 
-def score_lanes(
-    predict: Callable[..., Gaussian], params: Any, splits: Splits, split_of_lane: np.ndarray
+def score_runs(
+    predict: Callable[..., Gaussian], params: Any, splits: Splits, split_of_run: np.ndarray
 ) -> dict[str, Array]:
-    """Test scores of every lane."""
+    """Test scores of every run."""
     inputs = splits.standardized(splits.test).inputs
     targets = jnp.asarray(splits.test[..., 1], jnp.float32)
 
-    def of_lane(params: Any, split: Array) -> dict[str, Array]:
+    def of_run(params: Any, split: Array) -> dict[str, Array]:
         dist = predict(params, split, inputs[split])
         return score(dist, targets[split], jnp.ones(targets.shape[1], bool))
 
-    return jax.jit(jax.vmap(of_lane))(params, jnp.asarray(split_of_lane))
+    return jax.jit(jax.vmap(of_run))(params, jnp.asarray(split_of_run))
 
 
 def fit_of_first_split(

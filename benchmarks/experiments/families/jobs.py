@@ -31,7 +31,7 @@ from benchmarks.experiments.families.plan import (
 from benchmarks.experiments.families.problems import PROBLEMS, Problem
 from benchmarks.machinery.loop import start, train_on_batches
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.step import Apply, Batch, Lane, Task, plain_network
+from benchmarks.machinery.step import Apply, Batch, Run, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import network_gradient
@@ -242,13 +242,13 @@ def draw(problem: Problem, key: Array) -> Data:
 def _train(task, problem, longest, steps, end, rates, seeds) -> Array:
     """Trains for `steps`; the held-out NLL above the truth's, nan after the last step.
 
-    Every rate and seed is a lane. Shape (rates, seeds, evaluations).
+    Every rate and seed is a run. Shape (rates, seeds, evaluations).
     """
-    lane_rate, lane_seed = (x.ravel() for x in jnp.meshgrid(rates, seeds, indexing="ij"))
-    data = jax.vmap(lambda seed: draw(problem, jax.random.key(seed)))(lane_seed)
-    keys = jax.vmap(lambda seed: jax.random.key(seed + 2))(lane_seed)
-    lanes = Lane(Settings(jnp.full(lane_rate.shape, end), lane_rate), keys)
-    params = jax.vmap(lambda seed: _initial(problem, jax.random.key(seed + 1)))(lane_seed)
+    run_rate, run_seed = (x.ravel() for x in jnp.meshgrid(rates, seeds, indexing="ij"))
+    data = jax.vmap(lambda seed: draw(problem, jax.random.key(seed)))(run_seed)
+    keys = jax.vmap(lambda seed: jax.random.key(seed + 2))(run_seed)
+    runs = Run(Settings(jnp.full(run_rate.shape, end), run_rate), keys)
+    params = jax.vmap(lambda seed: _initial(problem, jax.random.key(seed + 1)))(run_seed)
 
     def batch(index, key, data):
         rows = jax.random.randint(jax.random.fold_in(key, index), (BATCH_SIZE,), 0, NUM_TRAIN)
@@ -262,12 +262,12 @@ def _train(task, problem, longest, steps, end, rates, seeds) -> Array:
         state, curve = carry
         indices = number * EVALUATE_EVERY + jnp.arange(EVALUATE_EVERY)
         batches = jax.vmap(lambda index: jax.vmap(functools.partial(batch, index))(keys, data))
-        state, _ = train_on_batches(task, state, lanes, batches(indices))
+        state, _ = train_on_batches(task, state, runs, batches(indices))
         params = optax.tree_utils.tree_get(state.optimizer, "average", state.params)
         return state, curve.at[:, number].set(jax.vmap(excess)(params, data))
 
-    curve = jnp.full((len(lane_seed), longest // EVALUATE_EVERY), jnp.nan)
-    first = start(task, params, None, lanes), curve
+    curve = jnp.full((len(run_seed), longest // EVALUATE_EVERY), jnp.nan)
+    first = start(task, params, None, runs), curve
     curve = lax.fori_loop(0, steps // EVALUATE_EVERY, chunk, first)[1]
     return curve.reshape(len(rates), len(seeds), -1)
 

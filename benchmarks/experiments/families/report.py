@@ -66,8 +66,8 @@ def _recipe_blocks(store: Store) -> list[Block]:
     blocks: list[Block] = [Table(caption, header, lines)]
     for recipe, rows in found.items():
         pairs = [(row["fisher8"]["planned"], row["adam"]) for row in rows.values()]
-        fewer = sum(ours is not None and ours < (rival or np.inf) for ours, rival in pairs)
-        equal = sum(ours is not None and ours == rival for ours, rival in pairs)
+        fewer = sum(ours is not None and ours < (baseline or np.inf) for ours, baseline in pairs)
+        equal = sum(ours is not None and ours == baseline for ours, baseline in pairs)
         words = f"in fewer steps than Adam in {fewer} of {len(pairs)} families, equal in {equal}."
         blocks.append(Paragraph(f"`{RECIPES[recipe]}`: {words}"))
     return blocks

@@ -11,7 +11,7 @@ from benchmarks.machinery.store import Store
 ECE_MARGIN = 0.005
 
 
-class Rival(NamedTuple):
+class Best(NamedTuple):
     """The best published figure of a set over methods and learning rates."""
 
     value: float
@@ -19,12 +19,12 @@ class Rival(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One cell of ours against its rival."""
+    """One cell of ours against its baseline."""
 
     dataset: str
     metric: str
     ours: Ours
-    rival: Rival
+    baseline: Best
     holds: bool
 
 
@@ -52,7 +52,9 @@ class RadiusResults:
         """The metrics of a cell, None if it was not run."""
         return self.cells.get((experiment, variant, dataset))
 
-    def rival(self, optimizer: str, dataset: str, metric: str, method: str | None = None) -> Rival:
+    def baseline(
+        self, optimizer: str, dataset: str, metric: str, method: str | None = None
+    ) -> Best:
         """The lowest published mean; runs that diverged in any metric do not compete in ECE."""
         found = []
         for key, row in self.comparison.paper.items():
@@ -61,10 +63,10 @@ class RadiusResults:
             value = row[metric]
             diverged = metric == "ece" and (row["rmse"] is None or row["nll"] is None)
             if value is not None and not diverged and method in (None, key.method):
-                found.append(Rival(value.mean, f"{key.method} at {key.rate:g}"))
-        return min(found, key=lambda rival: rival.value)
+                found.append(Best(value.mean, f"{key.method} at {key.rate:g}"))
+        return min(found, key=lambda baseline: baseline.value)
 
-    def own_rival(self, optimizer: str, dataset: str, metric: str) -> Rival | None:
+    def own_baseline(self, optimizer: str, dataset: str, metric: str) -> Best | None:
         """The same from our own runs of the published tables, at full precision."""
         keys: list[Key] = [
             key
@@ -75,7 +77,7 @@ class RadiusResults:
             return None
         means = [(self.comparison.ours[key][metric].mean, key) for key in keys]
         value, key = min((m, k) for m, k in means if np.isfinite(m))
-        return Rival(value, f"{key.method} at {key.rate:g}, our run")
+        return Best(value, f"{key.method} at {key.rate:g}, our run")
 
     def verdicts_of_steps(self) -> list[Verdict]:
         """100 steps: strictly better in RMSE and NLL, ECE within its margin."""
@@ -83,15 +85,15 @@ class RadiusResults:
         for dataset in DATASETS:
             cell = self.get("steps", "last", dataset)
             for metric in METRICS if cell else ():
-                rival = self.rival("sgd", dataset, metric)
+                baseline = self.baseline("sgd", dataset, metric)
                 if (dataset, metric) == ("naval", "rmse"):
                     # Printed as 0.01 for every method: only our own runs can tell them apart.
-                    rival = self.own_rival("sgd", dataset, metric) or rival
+                    baseline = self.own_baseline("sgd", dataset, metric) or baseline
                 assert cell is not None
                 margin = ECE_MARGIN if metric == "ece" else 0.0
                 mean = cell[metric].mean
-                holds = mean <= rival.value + margin if margin else mean < rival.value
-                verdicts.append(Verdict(dataset, metric, cell[metric], rival, bool(holds)))
+                holds = mean <= baseline.value + margin if margin else mean < baseline.value
+                verdicts.append(Verdict(dataset, metric, cell[metric], baseline, bool(holds)))
         return verdicts
 
     def verdicts_of_cap(self, rate: str = "0.1") -> list[Verdict]:
@@ -110,7 +112,7 @@ class RadiusResults:
             cell = self.get(experiment, variant, dataset)
             for metric in ("rmse", "nll") if cell else ():
                 assert cell is not None
-                rival = self.rival(optimizer, dataset, metric, method)
-                holds = round(cell[metric].mean, METRICS[metric]) <= rival.value + 1e-9
-                verdicts.append(Verdict(dataset, metric, cell[metric], rival, bool(holds)))
+                baseline = self.baseline(optimizer, dataset, metric, method)
+                holds = round(cell[metric].mean, METRICS[metric]) <= baseline.value + 1e-9
+                verdicts.append(Verdict(dataset, metric, cell[metric], baseline, bool(holds)))
         return verdicts

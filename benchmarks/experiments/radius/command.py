@@ -53,7 +53,7 @@ def make_jobs(args: argparse.Namespace) -> list[RadiusJob]:
 
 
 def _work(job: RadiusJob) -> float:
-    return job.lane_steps(train_rows(job.data))
+    return job.run_steps(train_rows(job.data))
 
 
 def _print_tables(store: Store, seed: int, picture: Path | None) -> int:

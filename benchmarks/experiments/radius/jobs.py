@@ -1,4 +1,4 @@
-"""One job of the benchmark of the KL radius: an experiment on a set, all splits as lanes."""
+"""One job of the benchmark of the KL radius: an experiment on a set, all splits as runs."""
 
 import functools
 from typing import Any, NamedTuple
@@ -12,10 +12,10 @@ from jax import Array
 from benchmarks.experiments.radius.plan import AVERAGE_EPOCHS, CAP_MAX_KL, HELD_OUT, RadiusJob
 from benchmarks.experiments.uci.jobs import (
     Prepared,
-    draw_lanes,
+    draw_runs,
     draw_schedule,
     load_prepared,
-    score_lanes,
+    score_runs,
 )
 from benchmarks.experiments.uci.plan import BATCH, BUDGETS
 from benchmarks.machinery.loop import Schedule, TrainState, start, train
@@ -24,7 +24,7 @@ from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
-from benchmarks.machinery.step import Lane
+from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
@@ -76,9 +76,9 @@ def _run_steps(job: RadiusJob, prepared: Prepared, report: Report) -> dict[str, 
 
 def _run_cap(job: RadiusJob, prepared: Prepared, report: Report) -> dict[str, Scores]:
     scores = _train_at_once(job, _recipe(_capped_optimizer), prepared, report)
-    lanes = len(job.variants)
+    runs = len(job.variants)
     return {
-        variant: {name: values[index::lanes] for name, values in scores.items()}
+        variant: {name: values[index::runs] for name, values in scores.items()}
         for index, variant in enumerate(job.variants)
     }
 
@@ -93,19 +93,19 @@ def _run_epochs(job: RadiusJob, prepared: Prepared, report: Report) -> dict[str,
         return optax.chain(fisher8_optimizer(steps), track_average(AVERAGE_EPOCHS * per_epoch))
 
     recipe = _recipe(optimizer)
-    state, lanes = _start(job, recipe, prepared)
+    state, runs = _start(job, recipe, prepared)
     best = _start_best(state, prepared) if held_out else {}
     for first in range(0, steps, per_epoch):
         chunk, length = schedule.chunk(first, per_epoch)
-        state, _ = train(recipe.task, state, prepared.train, lanes, chunk, length)
+        state, _ = train(recipe.task, state, prepared.train, runs, chunk, length)
         if held_out:
             best = _keep_best(recipe, best, _candidates(state), held_out, prepared.train)
         jax.block_until_ready(state.step)
-        report(length * len(lanes.key))
+        report(length * len(runs.key))
     variants = _candidates(state)
     variants |= {_name_of_best(name): kept.params for name, kept in best.items()}
     return {
-        name: score_lanes(recipe.predict, params, lanes.source, prepared)
+        name: score_runs(recipe.predict, params, runs.dataset, prepared)
         for name, params in variants.items()
     }
 
@@ -116,11 +116,11 @@ def _name_of_best(name: str) -> str:
 
 def _train_at_once(job: RadiusJob, recipe: Recipe, prepared: Prepared, report: Report) -> Scores:
     schedule = draw_schedule(job.uci_job(), prepared)
-    state, lanes = _start(job, recipe, prepared)
-    state, _ = train(recipe.task, state, prepared.train, lanes, schedule)
+    state, runs = _start(job, recipe, prepared)
+    state, _ = train(recipe.task, state, prepared.train, runs, schedule)
     jax.block_until_ready(state.step)
-    report(_number_of_steps(schedule) * len(lanes.key))
-    return score_lanes(recipe.predict, state.params, lanes.source, prepared)
+    report(_number_of_steps(schedule) * len(runs.key))
+    return score_runs(recipe.predict, state.params, runs.dataset, prepared)
 
 
 def _number_of_steps(schedule: Schedule) -> int:
@@ -131,9 +131,9 @@ def _recipe(optimizer: Any) -> Recipe:
     return Recipe(Mlp(hidden=(50, 50), activation=jax.nn.elu), METHODS["fisher8"], optimizer)
 
 
-def _start(job: RadiusJob, recipe: Recipe, prepared: Prepared) -> tuple[TrainState, Lane]:
-    params, lanes = draw_lanes(job.uci_job(), recipe, prepared.features)
-    return start(recipe.task, params, None, lanes, prepared.train), lanes
+def _start(job: RadiusJob, recipe: Recipe, prepared: Prepared) -> tuple[TrainState, Run]:
+    params, runs = draw_runs(job.uci_job(), recipe, prepared.features)
+    return start(recipe.task, params, None, runs, prepared.train), runs
 
 
 def _candidates(state: TrainState) -> dict[str, Any]:
@@ -176,15 +176,15 @@ def _start_best(state: TrainState, prepared: Prepared) -> dict[str, Any]:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _keep_best(recipe, best, candidates, held_out, sources):
-    def of_lane(best, params, source, rows, mask):
-        dist, _ = recipe.predict(params, None, sources.inputs[source, rows])
-        values = dist.nll(sources.targets[source, rows])
+def _keep_best(recipe, best, candidates, held_out, datasets):
+    def of_run(best, params, source, rows, mask):
+        dist, _ = recipe.predict(params, None, datasets.inputs[source, rows])
+        values = dist.nll(datasets.targets[source, rows])
         return best.keep(params, jnp.sum(jnp.where(mask, values, 0)) / jnp.sum(mask))
 
     splits = jnp.arange(len(held_out.rows))
-    over_lanes = jax.vmap(of_lane)
+    over_runs = jax.vmap(of_run)
     return {
-        name: over_lanes(best[name], params, splits, held_out.rows, held_out.mask)
+        name: over_runs(best[name], params, splits, held_out.rows, held_out.mask)
         for name, params in candidates.items()
     }

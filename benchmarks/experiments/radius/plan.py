@@ -84,8 +84,8 @@ class RadiusJob(NamedTuple):
         place = (optimizer, "fisher8", self.dataset)
         return uci_plan.Job(*place, rates, self.seed, self.data, self.results)
 
-    def lane_steps(self, train_rows: int) -> int:
-        """Training steps of all lanes together, the amount of work."""
+    def run_steps(self, train_rows: int) -> int:
+        """Training steps of all runs together, the amount of work."""
         job = self.uci_job()
         return job.steps(train_rows) * uci_plan.SPLITS * len(job.rates)
 

@@ -140,7 +140,7 @@ def _verdict_table(caption: str, verdicts: Sequence[Verdict]) -> Table:
                 verdict.dataset + mark,
                 verdict.metric.upper(),
                 f"{verdict.ours.mean:.{digits}f} ± {verdict.ours.std:.{digits}f}",
-                f"{verdict.rival.value:.4g} ({verdict.rival.where})",
+                f"{verdict.baseline.value:.4g} ({verdict.baseline.where})",
                 "yes" if verdict.holds else "**no**",
             ]
         )

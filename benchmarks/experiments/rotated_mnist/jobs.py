@@ -18,11 +18,11 @@ from benchmarks.experiments.rotated_mnist.networks import (
 )
 from benchmarks.experiments.rotated_mnist.plan import BATCH, PRIOR_GRID, SETTINGS, Job
 from benchmarks.machinery.checkpoints import resumed
-from benchmarks.machinery.loop import Schedule, Sources, TrainState, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, TrainState, start, train
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_epoch
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Lane
+from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
@@ -120,11 +120,11 @@ def fit(
     """Trains on `rows` of the training part (all by default), going on from a checkpoint."""
     chosen = slice(None) if rows is None else rows
     inputs, targets = problem.train.inputs[chosen], problem.train_targets[chosen]
-    sources = Sources(jnp.asarray(inputs)[None], jnp.asarray(targets)[None])
-    lanes = draw_lane(job)
+    datasets = Datasets(jnp.asarray(inputs)[None], jnp.asarray(targets)[None])
+    runs = draw_run(job)
     rng = generator("rotated_mnist", job.seed, "init")
     init = recipe.network.init(rng, inputs.shape[1])  # type: ignore[attr-defined]
-    state = start(recipe.task, stack_members([init]), None, lanes, sources)
+    state = start(recipe.task, stack_members([init]), None, runs, datasets)
     history = _empty_history(job.epochs)
     if job.epochs == 0:
         return state, history
@@ -133,10 +133,10 @@ def fit(
         report(done)
         for epoch in range(done, job.epochs):
             schedule = epoch_schedule(job, len(inputs), epoch)
-            state, readouts = train(recipe.task, state, sources, lanes, schedule)
+            state, metrics = train(recipe.task, state, datasets, runs, schedule)
             # A copy, because the old one may still be on its way to disk.
             history = jax.tree.map(np.array, history)
-            history.loss[epoch] = np.mean(readouts["loss"])
+            history.loss[epoch] = np.mean(metrics["loss"])
             report(1)
             if epoch + 1 in history.epoch:
                 params = jax.tree.map(lambda leaf: leaf[0], state.params)
@@ -148,11 +148,11 @@ def fit(
     return state, history
 
 
-def draw_lane(job: Job) -> Lane:
-    """One training as the only lane."""
+def draw_run(job: Job) -> Run:
+    """One training as the only run."""
     seed = seed_of("rotated_mnist", job.seed, "key") & 0xFFFFFFFF
     rate = jnp.asarray([job.learning_rate], jnp.float32)
-    return Lane(rate, jax.random.key(np.uint32(seed))[None], jnp.zeros(1, jnp.int32))
+    return Run(rate, jax.random.key(np.uint32(seed))[None], jnp.zeros(1, jnp.int32))
 
 
 def epoch_schedule(job: Job, rows: int, epoch: int) -> Schedule:

@@ -24,12 +24,12 @@ from benchmarks.experiments.sinusoid.plan import (
     true_mean,
 )
 from benchmarks.machinery.checkpoints import resumed
-from benchmarks.machinery.loop import Schedule, Sources, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, start, train
 from benchmarks.machinery.networks import Mlp, spread_over
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Lane
+from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
@@ -53,16 +53,16 @@ class Looks(NamedTuple):
 def run_job(job: Job, report: Report) -> None:
     """Trains to the end, from the last checkpoint if there is one, and writes the cell."""
     recipe = make_recipe(job)
-    sources, lanes = draw_sources(job), draw_lanes(job)
-    state = start(recipe.task, draw_params(job), None, lanes, sources)
-    looks = _first_look(job, _look(job, recipe, state.params, sources))
+    datasets, runs = draw_datasets(job), draw_runs(job)
+    state = start(recipe.task, draw_params(job), None, runs, datasets)
+    looks = _first_look(job, _look(job, recipe, state.params, datasets))
     with resumed(job.runs / job.cell, job.spec, (state, looks)) as (saved, done, save):
         state, looks = saved
         report(int(state.step) * job.seeds)
         for index in range(done, job.chunks):
             chunk, steps = draw_chunk(job, index * job.chunk).chunk(0, job.chunk)
-            state, _ = train(recipe.task, state, sources, lanes, chunk, steps)
-            looks = _written(looks, index + 1, _look(job, recipe, state.params, sources))
+            state, _ = train(recipe.task, state, datasets, runs, chunk, steps)
+            looks = _written(looks, index + 1, _look(job, recipe, state.params, datasets))
             save((state, looks), index + 1)
             report(steps * job.seeds)
     result = _result(job, recipe, state.params, looks)
@@ -79,21 +79,21 @@ def make_recipe(job: Job) -> Recipe:
     return Recipe(NETWORK, method, optimizer)
 
 
-def draw_sources(job: Job) -> Sources:
+def draw_datasets(job: Job) -> Datasets:
     """The training sets: a common grid, noise of each seed's own."""
     x = np.linspace(LOW, HIGH, POINTS)
     sigma = NOISES[job.noise](x)
     draws = [generator("sinusoid", job.noise, s, "noise").normal(size=POINTS) for s in _seeds(job)]
     targets = np.stack([true_mean(x) + sigma * draw for draw in draws])
     inputs = np.repeat(x[None, :, None], job.seeds, axis=0)
-    return Sources(jnp.asarray(inputs, jnp.float32), jnp.asarray(targets, jnp.float32))
+    return Datasets(jnp.asarray(inputs, jnp.float32), jnp.asarray(targets, jnp.float32))
 
 
-def draw_lanes(job: Job) -> Lane:
-    """One lane per seed."""
+def draw_runs(job: Job) -> Run:
+    """One run per seed."""
     seeds = [seed_of("sinusoid", seed, "key") & 0xFFFFFFFF for seed in _seeds(job)]
-    return Lane(
-        source=jnp.arange(job.seeds, dtype=jnp.int32),
+    return Run(
+        dataset=jnp.arange(job.seeds, dtype=jnp.int32),
         settings=jnp.full(job.seeds, LEARNING_RATE, jnp.float32),
         key=jax.vmap(jax.random.key)(np.array(seeds, np.uint32)),
     )
@@ -151,9 +151,9 @@ def _written(looks: Looks, index: int, now: Looks) -> Looks:
     return copies
 
 
-def _look(job: Job, recipe: Recipe, params: Any, sources: Sources) -> Looks:
+def _look(job: Job, recipe: Recipe, params: Any, datasets: Datasets) -> Looks:
     truth = true_mean(DENSE), NOISES[job.noise](DENSE)
-    return _look_compiled(recipe, params, sources.inputs[0], *map(jnp.asarray, truth))
+    return _look_compiled(recipe, params, datasets.inputs[0], *map(jnp.asarray, truth))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -176,7 +176,7 @@ def _result(job: Job, recipe: Recipe, params: Any, looks: Looks) -> dict[str, An
     first = jax.tree.map(lambda leaf: leaf[0], params)
     x = np.linspace(LOW, HIGH, POINTS, dtype=np.float32)[SHOWN]
     dist, _ = recipe.predict(first, None, jnp.asarray(x)[:, None])
-    targets = draw_sources(job).targets[0][SHOWN]
+    targets = draw_datasets(job).targets[0][SHOWN]
     times = [min(i * job.chunk, job.steps) for i in range(len(looks.rmse))]
     return {
         "rmse": looks.rmse[-1],

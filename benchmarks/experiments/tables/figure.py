@@ -1,4 +1,4 @@
-"""One row per set: how much higher each rival's NLL is than the estimator's."""
+"""One row per set: how much higher each baseline's NLL is than the estimator's."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,8 +16,8 @@ def draw(found: Comparison) -> bytes:
     nll = found.means["nll"]
     places = np.arange(len(found.datasets))
     figure, ax = plt.subplots(figsize=(8, 1.5 + 0.28 * len(places)), layout="constrained")
-    rivals = [index for index in range(len(found.models)) if index != ours]
-    for index, color, marker in zip(rivals, _COLORS, "osD^v", strict=False):
+    baselines = [index for index in range(len(found.models)) if index != ours]
+    for index, color, marker in zip(baselines, _COLORS, "osD^v", strict=False):
         label = MODELS[found.models[index]]
         ax.plot(nll[:, index] - nll[:, ours], places, marker, color=color, alpha=0.85, label=label)
     ax.axvline(0, color="0.3", linewidth=1)

@@ -36,9 +36,9 @@ class Comparison(NamedTuple):
         equal = (means[:, None, :] == means[:, :, None]).sum(axis=2)
         return (below + 0.5 * (equal + 1)).mean(axis=0)
 
-    def wins(self, score: str, model: str, rival: str) -> int:
-        """On how many sets `model` is better than `rival`."""
-        column, other = self.models.index(model), self.models.index(rival)
+    def wins(self, score: str, model: str, baseline: str) -> int:
+        """On how many sets `model` is better than `baseline`."""
+        column, other = self.models.index(model), self.models.index(baseline)
         return int(np.sum(self.means[score][:, column] < self.means[score][:, other]))
 
     def only(self, datasets: Sequence[str]) -> "Comparison":

@@ -58,7 +58,7 @@ def section(store: Store) -> Section | None:
         *variant_tables(cells),
         *times_tables(store),
         *published_tables(every),
-        Figure("tables", lambda: draw(every), "NLL of the rivals above that of the estimator"),
+        Figure("tables", lambda: draw(every), "NLL of the baselines above that of the estimator"),
     ]
     return Section("Tables", blocks)
 
@@ -84,19 +84,19 @@ def rank_table(found: Comparison, which: str) -> Table:
 
 
 def pair_table(cells: Cells) -> Table:
-    """The estimator beside each rival alone, on all splits that both have."""
+    """The estimator beside each baseline alone, on all splits that both have."""
     rows = []
-    for rival in RIVALS:
-        found = compare(cells, (OURS, rival))
-        if rival not in found.models:
+    for baseline in RIVALS:
+        found = compare(cells, (OURS, baseline))
+        if baseline not in found.models:
             continue
         number = sum(found.splits)
-        wins = [_wins(found, score, rival) for score in ("nll", "crps", "rmse")]
+        wins = [_wins(found, score, baseline) for score in ("nll", "crps", "rmse")]
         lower = (found.means["nll"] @ np.array([-1, 1])).mean()
-        rows.append([MODELS[rival], str(number), *wins, f"{lower:.3f}"])
-    header = ["rival", "splits of all sets", "worse in NLL", "worse in CRPS", "worse in RMSE"]
+        rows.append([MODELS[baseline], str(number), *wins, f"{lower:.3f}"])
+    header = ["baseline", "splits of all sets", "worse in NLL", "worse in CRPS", "worse in RMSE"]
     caption = (
-        "Each rival beside the estimator, on all splits that both have: on how many sets it is"
+        "Each baseline beside the estimator, on all splits that both have: on how many sets it is"
     )
     return Table(caption, [*header, "its NLL above the estimator's, mean over the sets"], rows)
 
@@ -186,11 +186,11 @@ def _ours(found: Comparison) -> int:
     return found.models.index(OURS)
 
 
-def _wins(found: Comparison, score: str, rival: str) -> str:
-    if rival == OURS:
+def _wins(found: Comparison, score: str, baseline: str) -> str:
+    if baseline == OURS:
         return ""
     number = len(found.datasets)
-    better, worse = (found.wins(score, *pair) for pair in ((OURS, rival), (rival, OURS)))
+    better, worse = (found.wins(score, *pair) for pair in ((OURS, baseline), (baseline, OURS)))
     equal = number - better - worse
     return f"{better} of {number}" + (f", {equal} equal" if equal else "")
 

@@ -1,4 +1,4 @@
-"""One job of the UCI tables: a method on a set, all splits and learning rates as lanes."""
+"""One job of the UCI tables: a method on a set, all splits and learning rates as runs."""
 
 import functools
 from pathlib import Path
@@ -13,14 +13,14 @@ from jax import Array
 from benchmarks.experiments.uci import data as uci_data
 from benchmarks.experiments.uci.plan import BATCH, BUDGETS, SPLITS, Job
 from benchmarks.machinery.links import LINKS
-from benchmarks.machinery.loop import Schedule, Sources, TrainState, start, train
+from benchmarks.machinery.loop import Datasets, Schedule, TrainState, start, train
 from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Apply, Lane
+from benchmarks.machinery.step import Apply, Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import OptimizerOf, Recipe
 from benchmarks.machinery.workers import Report
@@ -40,7 +40,7 @@ class Prepared(NamedTuple):
 
     features: int
     train_rows: tuple[int, ...]
-    train: Sources
+    train: Datasets
     test_inputs: Array
     test_targets: Array
     test_mask: Array
@@ -49,13 +49,13 @@ class Prepared(NamedTuple):
 
 
 def run_job(job: Job, report: Report) -> None:
-    """Trains and scores all lanes of a job and writes the cells that are missing."""
+    """Trains and scores all runs of a job and writes the cells that are missing."""
     store = Store(job.results)
     missing = [rate for rate in job.rates if store.read(job.cell(rate), job.spec(rate)) is None]
     prepared = load_prepared(job.data)
     recipe = make_recipe(job)
-    state, lanes = _train_lanes(job, recipe, prepared, report)
-    scores = score_lanes(recipe.predict, state.params, lanes.source, prepared)
+    state, runs = _train_runs(job, recipe, prepared, report)
+    scores = score_runs(recipe.predict, state.params, runs.dataset, prepared)
     for index, rate in enumerate(job.rates):
         if rate in missing:
             folds = {key: values[index :: len(job.rates)] for key, values in scores.items()}
@@ -82,7 +82,7 @@ def load_prepared(path: Path) -> Prepared:
     return Prepared(
         features=parts[0].train_inputs.shape[1],
         train_rows=tuple(len(p.train_targets) for p in parts),
-        train=Sources(jnp.asarray(np.stack(train_inputs)), jnp.asarray(np.stack(train_targets))),
+        train=Datasets(jnp.asarray(np.stack(train_inputs)), jnp.asarray(np.stack(train_targets))),
         test_inputs=jnp.asarray(np.stack(test_inputs)),
         test_targets=jnp.asarray(np.stack([_pad(p.test_targets, PADDED_TEST_ROWS) for p in parts])),
         test_mask=jnp.asarray(np.arange(PADDED_TEST_ROWS) < test_rows[:, None]),
@@ -102,7 +102,7 @@ def draw_schedule(job: Job, prepared: Prepared) -> Schedule:
     return Schedule(rows, drawn[0][1], np.ones(steps, np.float32))
 
 
-def draw_lanes(job: Job, recipe: Recipe, features: int) -> tuple[Any, Lane]:
+def draw_runs(job: Job, recipe: Recipe, features: int) -> tuple[Any, Run]:
     """Initial parameters and constants, splits outermost, learning rates inside."""
     folds = range(SPLITS)
     init = recipe.network.init  # type: ignore[attr-defined]
@@ -113,42 +113,42 @@ def draw_lanes(job: Job, recipe: Recipe, features: int) -> tuple[Any, Lane]:
     keys = jax.vmap(jax.random.key)(np.repeat(np.array(seeds, np.uint32), rates))
     source = np.repeat(np.arange(len(folds), dtype=np.int32), rates)
     learning_rate = np.tile(np.array(job.rates, np.float32), len(folds))
-    return params, Lane(jnp.asarray(learning_rate), keys, jnp.asarray(source))
+    return params, Run(jnp.asarray(learning_rate), keys, jnp.asarray(source))
 
 
-def score_lanes(
+def score_runs(
     apply: Apply, params: Any, source: Array | None, prepared: Prepared
 ) -> dict[str, np.ndarray]:
-    """RMSE, NLL without its constant, and ECE of every lane in the units of the file."""
+    """RMSE, NLL without its constant, and ECE of every run in the units of the file."""
     test = (prepared.test_inputs, prepared.test_targets, prepared.test_mask)
-    scores = _score_lanes(apply, params, source, test, prepared.shift, prepared.scale)
+    scores = _score_runs(apply, params, source, test, prepared.shift, prepared.scale)
     return {name: np.asarray(scores[name]) for name in SCORES}
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _score_lanes(apply, params, source, test, shift, scale):
-    def of_lane(params, index):
+def _score_runs(apply, params, source, test, shift, scale):
+    def of_run(params, index):
         inputs, targets, mask = (leaf[index] for leaf in test)
         dist, _ = apply(params, None, inputs)
         dist = dist.unscale(shift[index], scale[index])
         return score(dist, targets * scale[index] + shift[index], mask)
 
-    return jax.vmap(of_lane)(params, source)
+    return jax.vmap(of_run)(params, source)
 
 
-def _train_lanes(
+def _train_runs(
     job: Job, recipe: Recipe, prepared: Prepared, report: Report
-) -> tuple[TrainState, Lane]:
+) -> tuple[TrainState, Run]:
     schedule = draw_schedule(job, prepared)
-    params, lanes = draw_lanes(job, recipe, prepared.features)
-    state = start(recipe.task, params, None, lanes, prepared.train)
+    params, runs = draw_runs(job, recipe, prepared.features)
+    state = start(recipe.task, params, None, runs, prepared.train)
     length = BUDGETS[job.optimizer].chunk
     for first in range(0, np.shape(schedule.rows)[0], length):
         chunk, steps = schedule.chunk(first, length)
-        state, _ = train(recipe.task, state, prepared.train, lanes, chunk, steps)
+        state, _ = train(recipe.task, state, prepared.train, runs, chunk, steps)
         jax.block_until_ready(state.step)
-        report(steps * len(lanes.key))
-    return state, lanes
+        report(steps * len(runs.key))
+    return state, runs
 
 
 def _rng(job: Job, fold: int, purpose: str) -> np.random.Generator:

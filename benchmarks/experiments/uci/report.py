@@ -41,7 +41,7 @@ def section(store: Store) -> Section | None:
     blocks += [Paragraph(text) for text in fingerprints(comparison)]
     blocks.append(outside_table(comparison, others))
     blocks.append(winner_table(comparison))
-    blocks += [table for name in BUDGETS if (table := rivals_table(comparison, name))]
+    blocks += [table for name in BUDGETS if (table := methods_table(comparison, name))]
     blocks += [figure for name in BUDGETS for figure in pareto_figures(comparison, name, LABELS)]
     present = {key[:2] for key in comparison.ours}
     tables = [table for table in comparison.tables if table in present]
@@ -170,11 +170,11 @@ def winner_table(comparison: Comparison) -> Table:
     for optimizer, rate, dataset, ours, paper in winner_rows(comparison):
         if ours not in paper:
             key = Key(optimizer, rate, dataset, ours)
-            rival = key._replace(method=min(paper))
-            values = [comparison.ours[k]["nll"].mean for k in (key, rival)]
+            baseline = key._replace(method=min(paper))
+            values = [comparison.ours[k]["nll"].mean for k in (key, baseline)]
             words = ", ".join(sorted(LABELS[m] for m in paper))
             gap = f"{values[0]:.3f} against {values[1]:.3f}"
-            errors = published_gap(comparison, key, rival)
+            errors = published_gap(comparison, key, baseline)
             size = "ours diverged there" if np.isinf(errors) else f"{errors:.1f}"
             rows.append([f"{optimizer} {rate:g}", dataset, LABELS[ours], words, gap, size])
     header = ["table", "set", "our best", "published best", "our NLL of the two"]
@@ -182,9 +182,9 @@ def winner_table(comparison: Comparison) -> Table:
     return Table(caption, [*header, "published gap in standard errors"], rows)
 
 
-def published_gap(comparison: Comparison, key: Key, rival: Key) -> float:
-    """How clearly the paper has `rival` before `key`: their gap in standard errors over folds."""
-    ours, best = (comparison.paper[k]["nll"] for k in (key, rival))
+def published_gap(comparison: Comparison, key: Key, baseline: Key) -> float:
+    """How clearly the paper has `baseline` before `key`: the gap in standard errors over folds."""
+    ours, best = (comparison.paper[k]["nll"] for k in (key, baseline))
     if ours is None or best is None:
         return np.inf
     error = np.hypot(ours.std, best.std) / np.sqrt(SPLITS)
@@ -234,7 +234,7 @@ def result_table(comparison: Comparison, optimizer: str, rate: float) -> Table:
     return Table(caption, ["set", "", *(LABELS[m] for m in methods)], rows)
 
 
-def rivals_table(comparison: Comparison, optimizer: str) -> Table | None:
+def methods_table(comparison: Comparison, optimizer: str) -> Table | None:
     """Every method that has results, also those that the paper does not run on these sets."""
     present = {key.method for key in comparison.ours if key.optimizer == optimizer}
     methods = [*COLUMNS, *(m for m in METHODS if m not in COLUMNS)]

@@ -35,7 +35,7 @@ from benchmarks.machinery.checkpoints import resumed
 from benchmarks.machinery.links import LINKS
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Batch, Lane, Leaves, update
+from benchmarks.machinery.step import Batch, Leaves, Run, update
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Recipe
 from benchmarks.machinery.workers import Report
@@ -149,12 +149,12 @@ def train_epoch(
 ) -> Progress:
     """One pass over the training maps, the validation score and what follows from it."""
     rng = generator("weak_lensing", job.seed, "batches", epoch)
-    lane, rate = draw_lane(job), np.float32(progress.plateau.rate / job.budget.learning_rate)
+    run, rate = draw_run(job), np.float32(progress.plateau.rate / job.budget.learning_rate)
     leaves, losses = progress.leaves, []
     batches = epoch_numbers(rng, data.split.train, job.budget.batch)
     first_step = epoch * len(batches)
     for index, batch in enumerate(_on_device(job, data, batches)):
-        leaves, loss = _update(recipe, leaves, lane, batch, rate, np.int32(first_step + index))
+        leaves, loss = _update(recipe, leaves, run, batch, rate, np.int32(first_step + index))
         losses.append(loss)
     state = (leaves[0], leaves[1])
     dist, targets = predict_physical(job, recipe, state, data, data.split.validation)
@@ -202,18 +202,18 @@ def predict_physical(
     return dist, jnp.asarray(data.maps.targets(rows), jnp.float32)
 
 
-def draw_lane(job: Job) -> Lane:
+def draw_run(job: Job) -> Run:
     """Learning rate and random key of the one training."""
     seed = np.uint32(seed_of("weak_lensing", job.seed, "key") & 0xFFFFFFFF)
     is_published_sum = not job.method.startswith("fisher8")
     rate = job.budget.learning_rate * (SUM_OVER_TARGETS if is_published_sum else 1.0)
-    return Lane(jnp.asarray(rate, jnp.float32), jax.random.key(seed))
+    return Run(jnp.asarray(rate, jnp.float32), jax.random.key(seed))
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _update(recipe, leaves, lane, batch, rate, step):
-    leaves, readouts = update(recipe.task, leaves, lane, batch, rate, step)
-    return leaves, readouts["loss"]
+def _update(recipe, leaves, run, batch, rate, step):
+    leaves, metrics = update(recipe.task, leaves, run, batch, rate, step)
+    return leaves, metrics["loss"]
 
 
 @functools.partial(jax.jit, static_argnums=0)

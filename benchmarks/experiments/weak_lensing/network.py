@@ -121,7 +121,7 @@ class Cnn:
         inputs: Any,
         *,
         key: Array | None = None,
-        severed: bool = False,
+        stop_gradient: bool = False,
         train: bool = False,
     ) -> tuple[tuple[Array, ...], Variables]:
         """Outputs of shape (batch, targets) each, and the running statistics.
@@ -131,7 +131,7 @@ class Cnn:
             variables: running statistics, from `init`.
             inputs: images and a mask of those that count, see `Inputs`.
             key: for dropout; needed in training.
-            severed: only the means train the trunk.
+            stop-gradient: only the means train the trunk.
             train: whether batch statistics and dropout are used.
         """
         images, where = inputs
@@ -148,5 +148,5 @@ class Cnn:
             hidden = trunk.apply(state, images, where, train=False)
         weights = {"params": params["head"]}
         outputs: Any = head.apply(weights, hidden)
-        rest: Any = head.apply(weights, lax.stop_gradient(hidden)) if severed else outputs
+        rest: Any = head.apply(weights, lax.stop_gradient(hidden)) if stop_gradient else outputs
         return (outputs[:, 0], *(rest[:, index] for index in range(1, self.outputs))), variables
