@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How many cells, which, and for how long."""
     parser.add_argument("--cells", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0, help="decides which cells are drawn")
+    parser.add_argument("--names", nargs="+", default=None, help="these cells, none at random")
     parser.add_argument("--experiments", nargs="+", default=None, help="default: all that repeat")
     parser.add_argument("--seconds", type=float, default=300.0, help="for each cell at most")
     parser.add_argument("--workers", type=int, default=1)
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints a line per cell; the exit code is 1 if one differs."""
-    drawn = draw(Store(args.results), args.cells, args.seed, args.experiments)
+    drawn = args.names or draw(Store(args.results), args.cells, args.seed, args.experiments)
     if not drawn:
         raise UsageError(f"There is no cell to repeat below {args.results}.")
     outcomes = []
