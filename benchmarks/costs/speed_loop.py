@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.machinery.methods import PAPER_METHODS
+from benchmarks.machinery.baselines import PUBLISHED
 
 
 def main() -> None:
@@ -31,9 +31,9 @@ def uci_step_seconds(data: Path, scratch: Path) -> float:
 
     path = prepare(["energy"], data, scratch)["energy"]
     total, count = 0.0, 0
-    for method in PAPER_METHODS:
+    for method in PUBLISHED:
         job = Job("sgd", method, "energy", BUDGETS["sgd"].rates, 0, path, scratch)
-        recipe, prepared = uci_jobs.make_recipe(job), uci_jobs.load_prepared(path)
+        recipe, prepared = uci_jobs.make_setup(job), uci_jobs.load_prepared(path)
         schedule = uci_jobs.draw_schedule(job, prepared)
         params, runs = uci_jobs.draw_runs(job, recipe, prepared.features)
 
@@ -53,7 +53,7 @@ def sinusoid_step_seconds(steps: int = 500) -> float:
     from benchmarks.machinery.loop import start, train
 
     job = Job("constant", "fisher8", "literal", steps, 5, steps, Path("."), Path("."))
-    recipe = sinusoid_jobs.make_recipe(job)
+    recipe = sinusoid_jobs.make_setup(job)
     datasets, runs = sinusoid_jobs.draw_datasets(job), sinusoid_jobs.draw_runs(job)
     schedule = sinusoid_jobs.draw_chunk(job, 0)
 

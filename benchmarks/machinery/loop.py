@@ -1,9 +1,9 @@
 """The one training loop: steps in one compiled loop, runs in one `vmap`.
 
 Batches come in one of two ways. `train_on_batches` is given the batches themselves, so one program
-serves data of any length, also data that is not in memory. `train` is given whole data sets, the
-*data sets*, and the numbers of the rows of each batch. An objective with a state per row needs the second,
-because its memory is renewed from the predictions for all rows when an epoch begins.
+serves data of any length, also data that is not in memory. `train` is given whole data sets and the
+numbers of the rows of each batch. A loss with a state per training row needs the second, because
+its state is renewed from the predictions for all rows when an epoch begins.
 
 The number of steps is not part of either program: chunks of a long training, and trainings of
 different length, share one.
@@ -22,12 +22,12 @@ from jax.typing import ArrayLike
 
 from benchmarks.machinery.step import (
     Batch,
-    Leaves,
-    Metrics,
     Params,
     Run,
     Task,
+    TrainState,
     Variables,
+    init,
     update,
 )
 
@@ -45,7 +45,7 @@ class Schedule(NamedTuple):
     rows: ArrayLike
     """(steps, data sets, batch): the rows of each step."""
     new_epoch: ArrayLike
-    """(steps,): True where memories are renewed."""
+    """(steps,): True where losses with a state renew it."""
     factor: ArrayLike
     """(steps,): given to the optimiser of every run."""
     where: ArrayLike | None = None
@@ -55,21 +55,6 @@ class Schedule(NamedTuple):
         """Steps from `first` on, filled up to `length`, and how many of them are to be run."""
         part = jax.tree.map(lambda leaf: np.asarray(leaf)[first : first + length], self)
         return pad_steps(part, length), len(part.rows)
-
-
-class TrainState(NamedTuple):
-    """What changes; every leaf has the runs as first axis, except the number of steps done."""
-
-    params: Params
-    variables: Variables
-    optimizer: chex.ArrayTree
-    loss_state: chex.ArrayTree
-    step: Array
-
-    @property
-    def leaves(self) -> Leaves:
-        """Everything but the number of steps."""
-        return Leaves(*self[:4])
 
 
 def start(
@@ -84,9 +69,7 @@ def start(
         runs: settings and keys, runs first.
         datasets: the training sets, needed by objectives with a state per row.
     """
-    params = jax.tree.map(jnp.asarray, params)
-    optimizer, loss_state = _start(task, params, variables, runs, datasets)
-    return TrainState(params, variables, optimizer, loss_state, jnp.zeros((), jnp.int32))
+    return _start(task, jax.tree.map(jnp.asarray, params), variables, runs, datasets)
 
 
 def train(
@@ -96,13 +79,13 @@ def train(
     runs: Run,
     schedule: Schedule,
     steps: int | None = None,
-) -> tuple[TrainState, Metrics]:
+) -> tuple[TrainState, Array]:
     """Runs the first `steps` of `schedule` (all of them by default) in one compiled call.
 
     The arrays of `state` are given up to the result: keep no reference to them.
 
     Returns:
-        The new state, and the metrics of every step and run, nan for steps not run.
+        The new state, and the loss of every step and run, nan for steps not run.
     """
     steps = np.shape(schedule.rows)[0] if steps is None else steps
     return _train(task, state, datasets, runs, schedule, jnp.asarray(steps, jnp.int32))
@@ -114,7 +97,7 @@ def train_on_batches(
     runs: Run,
     batches: Batch,
     steps: int | None = None,
-) -> tuple[TrainState, Metrics]:
+) -> tuple[TrainState, Array]:
     """Runs the first `steps` of `batches` (all of them by default) in one compiled call.
 
     The arrays of `state` are given up to the result: keep no reference to them.
@@ -127,7 +110,7 @@ def train_on_batches(
         steps: how many to run; the others are padding.
 
     Returns:
-        The new state, and the metrics of every step and run, nan for steps not run.
+        The new state, and the loss of every step and run, nan for steps not run.
     """
     steps = np.shape(batches.targets)[0] if steps is None else steps
     return _train_on_batches(task, state, runs, batches, jnp.asarray(steps, jnp.int32))
@@ -146,59 +129,54 @@ def pad_steps(tree: chex.ArrayTree, length: int) -> chex.ArrayTree:
 @functools.partial(jax.jit, static_argnums=0)
 def _start(task, params, variables, runs, datasets):
     def of_run(params, variables, run):
-        optimizer = task.full_optimizer(run.settings, jnp.ones(()))
-        if datasets is None:
-            return optimizer.init(params), ()
+        if datasets is None or task.objective is None:
+            return init(task, params, variables, run)
         dist, _ = task.apply(params, variables, datasets.inputs[run.dataset])
-        return optimizer.init(params), task.objective.init(dist)
+        return init(task, params, variables, run, task.objective.init(dist))
 
     return jax.vmap(of_run)(params, variables, runs)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _train_on_batches(task, state, runs, batches, steps):
-    def of_run(leaves, run, batch, step):
-        return update(task, leaves, run, batch, jnp.ones(()), step)
-
-    step_all = jax.vmap(of_run, in_axes=(0, 0, 0, None))
+    def of_run(state, run, batch):
+        return update(task, state, run, batch, jnp.ones(()))
 
     def advance(state, index):
         now = jax.tree.map(lambda leaf: leaf[index], batches)
-        return step_all(state.leaves, runs, now, state.step)
+        return jax.vmap(of_run)(state, runs, now)
 
-    return _loop(task, advance, state, len(batches.targets), steps)
+    return _loop(advance, state, len(batches.targets), steps)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _train(task, state, datasets, runs, schedule, steps):
-    step_all = jax.vmap(functools.partial(_step, task, datasets), in_axes=(0, 0, None, None))
+    step_all = jax.vmap(functools.partial(_step, task, datasets), in_axes=(0, 0, None))
 
     def advance(state, index):
         now = jax.tree.map(lambda leaf: leaf[index], schedule)
-        state = _refresh(task, state, datasets, runs, now.new_epoch)
-        return step_all(state.leaves, runs, now, state.step)
+        if task.objective is not None:
+            state = _refresh(task, state, datasets, runs, now.new_epoch)
+        return step_all(state, runs, now)
 
-    return _loop(task, advance, state, len(schedule.rows), steps)
+    return _loop(advance, state, len(schedule.rows), steps)
 
 
 def _loop(
-    task: Task,
-    advance: Callable[[TrainState, Array], tuple[Leaves, Metrics]],
+    advance: Callable[[TrainState, Array], tuple[TrainState, Array]],
     state: TrainState,
     length: int,
     steps: Array,
-) -> tuple[TrainState, Metrics]:
-    """The steps one after the other; metrics are written to their places."""
+) -> tuple[TrainState, Array]:
+    """The steps one after the other; losses are written to their places."""
     runs = len(jax.tree.leaves(state.params)[0])
-    empty = {name: jnp.full((length, runs), jnp.nan) for name in task.metric_names}
 
-    def body(index: Array, carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
-        state, written = carry
-        leaves, metrics = advance(state, index)
-        written = jax.tree.map(lambda all_, now: all_.at[index].set(now), written, metrics)
-        return TrainState(*leaves, state.step + 1), written
+    def body(index: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
+        state, losses = carry
+        state, loss = advance(state, index)
+        return state, losses.at[index].set(loss)
 
-    return lax.fori_loop(0, steps, body, (state, empty))
+    return lax.fori_loop(0, steps, body, (state, jnp.full((length, runs), jnp.nan)))
 
 
 def _refresh(task, state, datasets, runs, new_epoch):
@@ -214,9 +192,9 @@ def _refresh(task, state, datasets, runs, new_epoch):
     )
 
 
-def _step(task, datasets, leaves, run, now, step):
+def _step(task, datasets, state, run, now):
     """One step of one run, on rows of its data set."""
     rows = now.rows[run.dataset]
     where = None if now.where is None else now.where[run.dataset]
     inputs, targets = (leaf[run.dataset, rows] for leaf in datasets)
-    return update(task, leaves, run, Batch(inputs, targets, rows, where), now.factor, step)
+    return update(task, state, run, Batch(inputs, targets, where, None, rows), now.factor)

@@ -1,13 +1,11 @@
-"""One training step as a pure function of a task, a run and a batch.
+"""One step of one training, by the library's `Method.update`.
 
-Three words are used throughout this room:
+A *task* is what is fixed while compiling: the network and, from numbers that may differ between
+runs, the method. A *run* is one training: those numbers (its *settings*), its key, its data set.
+Nothing that a run computes depends on other runs, so a step of many is one `jax.vmap`.
 
-* A *task* is what is fixed while compiling: the network, the loss, the optimiser.
-* A *run* is one training: its parameters, its key and its *settings*, numbers such as a learning
-  rate that may differ between runs and change without compiling again.
-* *Metrics* are scalars of a step that are written down: its loss, its KL divergence.
-
-Nothing that a run computes depends on other runs, so a step of many runs is one `jax.vmap`.
+What this adds to the library's step: the factor of a schedule that is drawn beforehand, losses with
+a state per training row, and an average of the parameters.
 """
 
 import dataclasses
@@ -16,32 +14,28 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import chex
 import jax
-import optax
+import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax.curvature import NetworkGradient
 from fisher8_jax.families import Family
 from fisher8_jax.losses import Objective
-from fisher8_jax.optimizers import track_average
+from fisher8_jax.optimizers import AverageState
+from fisher8_jax.training import Data, Method, TrainingState
 
 Params: TypeAlias = chex.ArrayTree
 Variables: TypeAlias = chex.ArrayTree
 Settings: TypeAlias = chex.ArrayTree
-Metrics: TypeAlias = dict[str, Array]
 
 
 class Batch(NamedTuple):
-    """The examples of one step."""
+    """The examples of one step: those of the library's `Data`, and where they come from."""
 
     inputs: chex.ArrayTree
-    """Whatever the network takes; a tree of arrays with the examples first."""
     targets: chex.Array
-    rows: chex.Array | None = None
-    """The examples' places in the training set, for objectives with a memory."""
     where: chex.Array | None = None
-    """Boolean, False for padding and missing targets; the rank of the predictions."""
     weights: chex.Array | None = None
-    """The importance of each element; the rank of the predictions."""
+    rows: chex.Array | None = None
+    """The examples' positions in the training set, for losses with a state per row."""
 
 
 class Apply(Protocol):
@@ -86,67 +80,20 @@ class Task:
     """Everything that is fixed while compiling; all fields are hashable.
 
     Args:
-        apply: the network, see `Apply`; `plain_network` and `nnx_network` make one.
-        objective: the loss with its state and randomness, see `make_objective` or
-            `Objective`.
-        optimizer: an Optax transformation from a run's settings and the schedule's factor at this
-            step. Ignore the factor if the transformation counts its steps itself.
-        natural: loss and natural gradient of the whole network on a batch, `(params, batch,
-            settings, optimizer state) -> NetworkGradient`, as `network_gradient` computes them; the
-            optimiser is told the divergence of the step (`step_kl`) and its second moments
-            (`moments`). None differentiates the objective.
-        penalty: a scalar of the parameters that is added to the loss; None for none.
-        average: how many steps the average of the parameters looks back; None keeps none.
-        metrics: more scalars to write down: pairs of a name and a function of the predictions
-            before the step and the optimiser state after it.
+        apply: the network.
+        method: from a run's settings and the schedule's factor at this step. Ignore the factor if
+            the method has a schedule of its own.
+        num_steps: the number of steps of that schedule, from a run's settings.
+        objective: the loss, if it keeps a state per training row; see `with_rows`.
+        average: the number of steps that an average of the parameters covers, from a run's
+            settings; None for no average.
     """
 
     apply: Apply
-    objective: Objective
-    optimizer: Callable[[Settings, Array], optax.GradientTransformation]
-    natural: Callable[[Params, Batch, Settings, chex.ArrayTree], NetworkGradient] | None = None
-    penalty: Callable[[Params], Array] | None = None
-    average: float | None = None
-    metrics: tuple[tuple[str, Callable[[Family, chex.ArrayTree], Array]], ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.natural is not None and self.penalty is not None:
-            raise ValueError(
-                "`penalty` is part of the loss that is differentiated, and `natural` takes its "
-                "place: give one of them, and let the optimiser shrink parameters, as "
-                "`optax.add_decayed_weights` does."
-            )
-
-    def full_optimizer(
-        self, settings: Settings, factor: Array
-    ) -> optax.GradientTransformationExtraArgs:
-        """The optimiser, and behind it the average of the parameters."""
-        optimizer = self.optimizer(settings, factor)
-        if self.average is not None:
-            optimizer = optax.chain(optimizer, track_average(self.average))
-        return optax.with_extra_args_support(optimizer)
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """What `update` writes down at each step."""
-        return ("loss", *(name for name, _ in self.metrics))
-
-    def judged(self, params: Params, optimizer_state: chex.ArrayTree) -> Params:
-        """The parameters that are judged and kept: the average if there is one."""
-        if self.average is None:
-            return params
-        average = optax.tree_utils.tree_get(optimizer_state, "average")
-        return jax.tree.map(lambda mean, leaf: mean.astype(leaf.dtype), average, params)
-
-
-class Leaves(NamedTuple):
-    """What a step changes, of one run or with the runs as first axis of every leaf."""
-
-    params: Params
-    variables: Variables
-    optimizer: chex.ArrayTree
-    loss_state: chex.ArrayTree
-    """What the objective keeps per training row; () for most."""
+    method: Callable[[Settings, Array], Method]
+    num_steps: Callable[[Settings], int | Array] = lambda settings: 1
+    objective: Objective | None = None
+    average: Callable[[Settings], float | Array] | None = None
 
 
 class Run(NamedTuple):
@@ -158,61 +105,89 @@ class Run(NamedTuple):
     """The index of the data set, see `Datasets`; None if batches are given."""
 
 
+class TrainState(NamedTuple):
+    """What a step changes; of several runs, every leaf has them as first axis."""
+
+    training: TrainingState
+    loss_state: chex.ArrayTree = ()
+    """What the loss keeps per training row; () for most."""
+    averaged: AverageState | None = None
+
+    @property
+    def params(self) -> Params:
+        return self.training.params
+
+    @property
+    def kept(self) -> Params:
+        """The average of the parameters if there is one, else the last ones."""
+        if self.averaged is None:
+            return self.params
+        average = self.averaged.average
+        return jax.tree.map(lambda mean, leaf: mean.astype(leaf.dtype), average, self.params)
+
+    @property
+    def variables(self) -> Variables:
+        return self.training.variables
+
+    @property
+    def optimizer(self) -> chex.ArrayTree:
+        return self.training.optimizer
+
+    @property
+    def step(self) -> Array:
+        """The number of steps made, the same for all runs."""
+        return self.training.step.ravel()[0]
+
+
+def init(
+    task: Task, params: Params, variables: Variables, run: Run, loss_state: chex.ArrayTree = ()
+) -> TrainState:
+    """The state of one run before its first step."""
+    method = task.method(run.settings, jnp.ones(()))
+    training = method.init(params, task.num_steps(run.settings), variables)
+    average = None if task.average is None else AverageState.start(params)
+    return TrainState(training, loss_state, average)
+
+
 def update(
-    task: Task, leaves: Leaves, run: Run, batch: Batch, factor: Array, step: Array
-) -> tuple[Leaves, Metrics]:
-    """One step of one training on a batch that is at hand; what all loops share.
+    task: Task, state: TrainState, run: Run, batch: Batch, factor: Array
+) -> tuple[TrainState, Array]:
+    """One step of one run on a batch that is at hand; the new state and the loss.
 
     Args:
-        task: network, loss and optimiser.
-        leaves: parameters, variables, optimiser state and memory of one run.
-        run: its settings and key.
+        task: network and method.
+        state: from `init` or the step before.
+        run: its settings and key; with the number of steps the key gives that of this step.
         batch: the examples.
-        factor: the schedule's factor, given to `task.optimizer`.
-        step: the number of steps before this one; with `run.key` it gives the random key.
-
-    Returns:
-        The new leaves, and the metrics with the loss among them.
+        factor: the schedule's, given to `task.method`.
     """
-    params, variables, optimizer_state, loss_state = leaves
-    key = jax.random.fold_in(run.key, step)
+    key = jax.random.fold_in(run.key, state.training.step)
+    data = Data(*batch[:4])
+    if jax.tree.leaves(state.loss_state):
+        data = data._replace(targets=(batch.targets, batch.rows, state.loss_state))
+    method = task.method(run.settings, factor)
+    training, info = method.update(_network(task, state), state.training, data, key=key)
+    average = state.averaged
+    if average is not None:
+        assert task.average is not None
+        average = average.add(training.params, task.average(run.settings))
+    return TrainState(training, state.loss_state, average), info.loss
 
-    def predict(params: Params) -> tuple[Family, Variables]:
-        return task.apply(params, variables, batch.inputs, key=key, train=True)
 
-    def loss_of(params: Params) -> tuple[Array, tuple[Family, Variables]]:
-        dist, new_variables = predict(params)
-        values = task.objective.values(
-            loss_state,
-            dist,
-            batch.targets,
-            indices=batch.rows,
-            key=key,
-            where=batch.where,
-            weights=batch.weights,
+def with_rows(objective: Objective) -> Objective:
+    """A loss with a state per row for a library that knows none: the state is among its targets."""
+
+    def values(state, dist, targets, *, indices, key, where=None, weights=None):
+        targets, rows, loss_state = targets
+        return objective.values(
+            loss_state, dist, targets, indices=rows, key=key, where=where, weights=weights
         )
-        loss = values.mean(where=batch.where)
-        if task.penalty is not None:
-            loss = loss + task.penalty(params)
-        return loss, (dist, new_variables)
 
-    extra: dict[str, chex.ArrayTree] = {"step_kl": None}
-    if task.natural is None:
-        (loss, (dist, variables)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
-    else:
-        found = task.natural(params, batch, run.settings, optimizer_state)
-        loss, gradients, dist = found.value, found.gradient, found.curvature.dist
-        moments = None if found.state is None else found.state.second_moments
-        extra = {"step_kl": found.step_kl, "moments": moments}
-    optimizer = task.full_optimizer(run.settings, factor)
-    updates, optimizer_state = optimizer.update(
-        gradients,
-        optimizer_state,
-        params,
-        predict=lambda p: predict(p)[0],
-        where=batch.where,
-        **extra,
-    )
-    params = optax.apply_updates(params, updates)
-    metrics = {name: metric(dist, optimizer_state) for name, metric in task.metrics}
-    return Leaves(params, variables, optimizer_state, loss_state), {"loss": loss, **metrics}
+    return objective._replace(values=values)
+
+
+def _network(task: Task, state: TrainState) -> Callable:
+    """The library calls networks without variables with parameters and inputs alone."""
+    if state.variables is not None:
+        return task.apply
+    return lambda params, inputs: task.apply(params, None, inputs, train=True)[0]

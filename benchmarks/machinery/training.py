@@ -1,7 +1,7 @@
-"""Methods of the registry as tasks of the loop, which trains all of them.
+"""Published baselines as tasks of the loop, which trains all of them.
 
-Many trainings run at once as *runs*: each has parameters, a learning rate, a key and a data set,
-the index of the data set (or split) it learns from. Batches are rows of the data sets, drawn
+Many trainings go on at once as *runs*: each has parameters, a learning rate, a key and the index of
+the data set (or split) it learns from. Batches are rows of the data sets, drawn
 beforehand by NumPy, so they can be given to any other implementation.
 """
 
@@ -14,33 +14,34 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from benchmarks.machinery.links import LINKS
-from benchmarks.machinery.methods import Method
+from benchmarks.machinery.baselines import Baseline
+from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.networks import Network, Params, Variables
-from benchmarks.machinery.step import Task
+from benchmarks.machinery.step import Task, with_rows
 from fisher8_jax.losses import Objective, make_objective
 from fisher8_jax.optimizers import scale_by_kl_radius
+from fisher8_jax.training import LossGradient, Method
 
 OptimizerOf = Callable[[Array], optax.GradientTransformation]
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class Setup:
     """Everything that is fixed while compiling.
 
     Args:
         network: see `benchmarks.machinery.networks`.
-        method: see `benchmarks.machinery.methods`.
+        method: see `benchmarks.machinery.baselines`.
         optimizer: an Optax transformation from a learning rate, which is traced.
     """
 
     network: Network
-    method: Method
+    method: Baseline
     optimizer: OptimizerOf
 
     @property
     def task(self) -> Task:
-        """For the loop; the same object for equal recipes, so programs are shared.
+        """For the loop; the same object for equal setups, so programs are shared.
 
         A run's settings are its learning rate; the schedule's factor multiplies it.
         """
@@ -60,7 +61,7 @@ class Recipe:
         outputs, variables = self.network.forward(
             params, variables, inputs, key=key, stop_gradient=stop_gradient, train=train
         )
-        return LINKS[self.method.link].apply(*outputs), variables
+        return HEADS[self.method.head].apply(*outputs), variables
 
     def full_optimizer(
         self, learning_rate: Array, rate_factor: Array
@@ -78,14 +79,24 @@ class Recipe:
 
     def penalty(self, params: Params) -> Array:
         """What the method adds to the mean of its values; 0 for most."""
-        return self.task.objective.penalty(*self.network.split(params))
+        return objective_of(self.method).penalty(*self.network.split(params))
 
 
 @functools.lru_cache
-def _task(recipe: Recipe) -> Task:
-    method = recipe.method
-    objective = _objective(method.loss, method.hyperparameters)
-    return Task(recipe.predict, objective, recipe.full_optimizer, penalty=recipe.penalty)
+def _task(setup: Setup) -> Task:
+    objective = objective_of(setup.method)
+    has_state = setup.method.loss == "trustable"
+    gradient = LossGradient(with_rows(objective) if has_state else objective, (), setup.penalty)
+
+    def method(learning_rate: Array, rate_factor: Array) -> Method:
+        return Method(gradient, setup.full_optimizer(learning_rate, rate_factor))
+
+    return Task(setup.predict, method, objective=objective if has_state else None)
+
+
+def objective_of(method: Baseline) -> Objective:
+    """The loss of a row; the same object for equal rows."""
+    return _objective(method.loss, method.hyperparameters)
 
 
 @functools.lru_cache

@@ -8,8 +8,8 @@ import pytest
 
 import benchmarks
 from benchmarks import registry
-from benchmarks.machinery.links import LINKS
-from benchmarks.machinery.methods import METHODS, choose
+from benchmarks.machinery.baselines import BASELINES, choose
+from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.report import collect
 from benchmarks.machinery.store import Store
 from benchmarks.registry import BENCHMARKS, Benchmark
@@ -64,15 +64,15 @@ def test_the_machinery_knows_no_experiment():
 
 
 def test_links_and_losses_of_all_methods_exist():
-    for method in METHODS.values():
-        assert method.link in LINKS
+    for method in BASELINES.values():
+        assert method.head in HEADS
         assert method.loss in LOSSES
 
 
 def test_an_experiment_overrides_fields_and_leaves_the_registry_alone():
-    chosen = choose(("nll", "fisher8"), link="log_variance")
-    assert {method.link for method in chosen.values()} == {"log_variance"}
-    assert METHODS["nll"].link == "softplus_std"
-    tuned = METHODS["trustable"].override(hyperparameters={"step_size": 0.3})
+    chosen = choose(("nll", "fisher8"), head="log_variance")
+    assert {method.head for method in chosen.values()} == {"log_variance"}
+    assert BASELINES["nll"].head == "softplus_std"
+    tuned = BASELINES["trustable"].override(hyperparameters={"step_size": 0.3})
     assert tuned.hyperparameters == (("step_size", 0.3),)
-    assert hash(tuned) != hash(METHODS["trustable"])
+    assert hash(tuned) != hash(BASELINES["trustable"])

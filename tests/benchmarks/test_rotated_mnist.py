@@ -21,7 +21,7 @@ from benchmarks.experiments.rotated_mnist.data import (
     load_digits,
     make_problem,
 )
-from benchmarks.experiments.rotated_mnist.networks import MomentumSgd, make_recipe, representation
+from benchmarks.experiments.rotated_mnist.networks import MomentumSgd, make_setup, representation
 from benchmarks.experiments.rotated_mnist.plan import PRESETS, PRIOR_GRID, SETTINGS, Job
 from benchmarks.machinery.document import to_markdown
 from benchmarks.machinery.rows import shuffled_epoch
@@ -70,18 +70,18 @@ def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_
     """The shared loop against a loop written out here, partial batch without a mask."""
     job = make_job(tmp_path, prior=500.0, method="beta_nll", learning_rate=0.05, schedule="cosine")
     rows = len(small_problem.train.inputs)
-    recipe = make_recipe("beta_nll", prior=500.0, rows=rows)
+    setup = make_setup("beta_nll", prior=500.0, rows=rows)
     rotated_mnist_jobs.BATCH, batch = 128, rotated_mnist_jobs.BATCH
     try:
         state, _ = rotated_mnist_jobs.fit(
-            job, recipe, small_problem, None, tmp_path / "c", lambda amount: None
+            job, setup, small_problem, None, tmp_path / "c", lambda amount: None
         )
         schedules = [rotated_mnist_jobs.epoch_schedule(job, rows, epoch) for epoch in range(2)]
     finally:
         rotated_mnist_jobs.BATCH = batch
     from benchmarks.machinery.seeds import generator
 
-    params = recipe.network.init(generator("rotated_mnist", 1, "init"), 64)
+    params = setup.network.init(generator("rotated_mnist", 1, "init"), 64)
 
     def objective(params, inputs, targets):
         hidden = inputs
@@ -115,10 +115,10 @@ def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_
 
 def test_scores_are_in_degrees(small_problem, tmp_path):
     job = make_job(tmp_path)
-    recipe = make_recipe("fisher8", prior=0.0, rows=300)
-    params = recipe.network.init(np.random.default_rng(0), 64)
-    rmse, nll, ece = rotated_mnist_jobs.evaluate(job, recipe, params, small_problem)
-    (mean, log_variance), _ = recipe.network.forward(
+    setup = make_setup("fisher8", prior=0.0, rows=300)
+    params = setup.network.init(np.random.default_rng(0), 64)
+    rmse, nll, ece = rotated_mnist_jobs.evaluate(job, setup, params, small_problem)
+    (mean, log_variance), _ = setup.network.forward(
         params, None, small_problem.test.inputs, key=None, stop_gradient=False, train=False
     )
     mean = np.asarray(mean, float) * small_problem.scale
@@ -132,16 +132,16 @@ def test_scores_are_in_degrees(small_problem, tmp_path):
 
 
 def test_probe_sees_the_right_layer():
-    recipe = make_recipe("fisher8", prior=0.0, rows=10)
-    params = recipe.network.init(np.random.default_rng(0), 64)
+    setup = make_setup("fisher8", prior=0.0, rows=10)
+    params = setup.network.init(np.random.default_rng(0), 64)
     assert len(params["trunk"]) == 3
     inputs = np.random.default_rng(1).uniform(size=(4, 64)).astype(np.float32)
     features = representation("fisher8", params, inputs)
     assert (np.asarray(features) < 0).any()
     np.testing.assert_allclose(
-        jax.nn.relu(features), recipe.network.features(params, inputs), atol=1e-6
+        jax.nn.relu(features), setup.network.features(params, inputs), atol=1e-6
     )
-    faithful = make_recipe("faithful", prior=0.0, rows=10).network
+    faithful = make_setup("faithful", prior=0.0, rows=10).network
     params = faithful.init(np.random.default_rng(0), 64)
     assert len(params["trunk"]) == 2
     features = representation("faithful", params, inputs)
@@ -150,7 +150,7 @@ def test_probe_sees_the_right_layer():
 
 def test_sizes_of_the_published_networks():
     def size(method):
-        network = make_recipe(method, prior=0.0, rows=10).network
+        network = make_setup(method, prior=0.0, rows=10).network
         params = network.init(np.random.default_rng(0), 784)
         return sum(leaf.size for leaf in jax.tree.leaves(params))
 
@@ -181,9 +181,9 @@ def test_methods_with_peculiar_needs_learn(method, small_problem, tmp_path):
         schedule=setting.schedule,
         learning_rate=setting.learning_rate,
     )
-    recipe = make_recipe(method, prior=0.0, rows=300)
+    setup = make_setup(method, prior=0.0, rows=300)
     state, history = rotated_mnist_jobs.fit(
-        job, recipe, small_problem, None, tmp_path / "c", lambda amount: None
+        job, setup, small_problem, None, tmp_path / "c", lambda amount: None
     )
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
     assert history.scores[-1, 1] < history.scores[0, 1]
@@ -194,10 +194,10 @@ def test_the_prior_acts_by_its_size_and_not_at_the_small_learning_rate(small_pro
 
     def scores(prior):
         job = make_job(tmp_path, prior=prior)
-        recipe = make_recipe("fisher8", prior=prior, rows=300)
+        setup = make_setup("fisher8", prior=prior, rows=300)
         folder = tmp_path / str(prior)
         _, history = rotated_mnist_jobs.fit(
-            job, recipe, small_problem, None, folder, lambda amount: None
+            job, setup, small_problem, None, folder, lambda amount: None
         )
         return history.scores[-1]
 
@@ -207,11 +207,11 @@ def test_the_prior_acts_by_its_size_and_not_at_the_small_learning_rate(small_pro
 
 
 def test_interrupted_training_ends_with_the_same_numbers(small_problem, tmp_path):
-    recipe = make_recipe("trustable", prior=0.0, rows=300)
+    setup = make_setup("trustable", prior=0.0, rows=300)
     job = make_job(tmp_path, method="trustable", epochs=3, learning_rate=1e-2)
 
     def run(folder, report=lambda amount: None):
-        return rotated_mnist_jobs.fit(job, recipe, small_problem, None, folder, report)
+        return rotated_mnist_jobs.fit(job, setup, small_problem, None, folder, report)
 
     whole, whole_history = run(tmp_path / "whole")
 
@@ -238,10 +238,10 @@ def test_long_trainings_record_feature_accuracy_on_the_way(small_problem, tmp_pa
     job = make_job(tmp_path)
     rotated_mnist_jobs.run_job(job, lambda amount: None)
     result = Store(tmp_path / "results").read(job.cell, job.spec)
-    recipe = make_recipe("fisher8", prior=0.0, rows=300)
+    setup = make_setup("fisher8", prior=0.0, rows=300)
     folder = tmp_path / "again"
     state, history = rotated_mnist_jobs.fit(
-        job, recipe, small_problem, None, folder, lambda amount: None
+        job, setup, small_problem, None, folder, lambda amount: None
     )
     params = jax.tree.map(lambda leaf: leaf[0], state.params)
     last = rotated_mnist_jobs.probe("fisher8", params, small_problem, rows=200)
@@ -278,9 +278,9 @@ def test_trial_trains_with_its_prior_and_scores_the_held_out_rows(small_problem,
     def trial(prior):
         return rotated_mnist_jobs._trial(job, small_problem, prior, rows[30:], rows[:30], quiet)
 
-    recipe = make_recipe("beta_nll", prior=1.0, rows=270)
+    setup = make_setup("beta_nll", prior=1.0, rows=270)
     state, _ = rotated_mnist_jobs.fit(
-        job, recipe, small_problem, rows[30:], tmp_path / "again", quiet
+        job, setup, small_problem, rows[30:], tmp_path / "again", quiet
     )
     params = jax.tree.map(lambda leaf: np.asarray(leaf[0], float), state.params)
     hidden = small_problem.train.inputs[:30]
@@ -341,8 +341,8 @@ def test_bad_data_directory_is_a_message(tmp_path, capsys):
 
 
 def test_probe_of_a_diverged_network_is_not_a_number(small_problem):
-    recipe = make_recipe("fisher8", prior=0.0, rows=10)
-    params = recipe.network.init(np.random.default_rng(0), 64)
+    setup = make_setup("fisher8", prior=0.0, rows=10)
+    params = setup.network.init(np.random.default_rng(0), 64)
     params["trunk"][0]["w"][:] = np.nan
     assert math.isnan(rotated_mnist_jobs.probe("fisher8", params, small_problem))
 
@@ -351,9 +351,9 @@ def test_collier_predicts_with_its_temperature(tmp_path, monkeypatch):
     from benchmarks.experiments.rotated_mnist import networks as rotated_mnist_networks
 
     monkeypatch.setitem(rotated_mnist_networks.HYPERPARAMETERS, "collier", {"temperature": 4.0})
-    link = rotated_mnist_networks.predictive_link(types.SimpleNamespace(method="collier"))
+    head = rotated_mnist_networks.predictive_head(types.SimpleNamespace(method="collier"))
     latent = Gaussian(jnp.zeros(1), jnp.log(jnp.full(1, 9.0)))
-    assert float(link(latent).std[0]) == pytest.approx(5.0)
+    assert float(head(latent).std[0]) == pytest.approx(5.0)
 
 
 def stored_cell(store, tmp_path, rmse, **fields):

@@ -9,14 +9,14 @@ import optax
 import pytest
 
 from benchmarks.machinery import loop
-from benchmarks.machinery.links import LINKS
+from benchmarks.machinery.baselines import BASELINES
+from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.loop import Datasets, Schedule, start, train, train_on_batches
-from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.step import Batch, Run
-from benchmarks.machinery.training import Recipe
+from benchmarks.machinery.training import Setup, objective_of
 from fisher8_jax.ensembles import stack_members
 
 ROWS, FEATURES, BATCH, STEPS = 21, 3, 5, 9
@@ -49,38 +49,38 @@ def make_runs(places: list[tuple[int, float]]) -> Run:
     return Run(jnp.asarray(rate, jnp.float32), keys, jnp.asarray(source, jnp.int32))
 
 
-def make_recipe(name: str, optimizer=optax.sgd, **fields) -> Recipe:
-    method = METHODS[name].override(**fields)
-    return Recipe(Mlp(hidden=(4,), outputs=LINKS[method.link].outputs), method, optimizer)
+def make_setup(name: str, optimizer=optax.sgd, **fields) -> Setup:
+    method = BASELINES[name].override(**fields)
+    return Setup(Mlp(hidden=(4,), outputs=HEADS[method.head].outputs), method, optimizer)
 
 
-def first_params(recipe: Recipe, fold: int, padded: int | None = None):
-    return recipe.network.init(generator("init", fold), FEATURES, padded)
+def first_params(setup: Setup, fold: int, padded: int | None = None):
+    return setup.network.init(generator("init", fold), FEATURES, padded)
 
 
-def train_all(recipe, places, datasets=None, padded=None):
+def train_all(setup, places, datasets=None, padded=None):
     datasets = make_datasets() if datasets is None else datasets
     runs = make_runs(places)
-    params = stack_members([first_params(recipe, fold, padded) for fold, _ in places])
-    state = start(recipe.task, params, None, runs, datasets)
-    state, metrics = train(recipe.task, state, datasets, runs, make_schedule())
-    return state, metrics["loss"]
+    params = stack_members([first_params(setup, fold, padded) for fold, _ in places])
+    state = start(setup.task, params, None, runs, datasets)
+    state, losses = train(setup.task, state, datasets, runs, make_schedule())
+    return state, losses
 
 
-def plain_loop(recipe: Recipe, fold: int, rate: float, penalty=lambda params: 0.0):
+def plain_loop(setup: Setup, fold: int, rate: float, penalty=lambda params: 0.0):
     """The same training as a beginner would write it."""
-    datasets, schedule, objective = make_datasets(), make_schedule(), recipe.task.objective
+    datasets, schedule, objective = make_datasets(), make_schedule(), objective_of(setup.method)
     inputs, targets = datasets.inputs[fold], datasets.targets[fold]
-    params = jax.tree.map(jnp.asarray, first_params(recipe, fold))
+    params = jax.tree.map(jnp.asarray, first_params(setup, fold))
 
     def predict(params, x):
-        (mean, *others), _ = recipe.network.forward(
-            params, None, x, key=None, stop_gradient=recipe.method.stops_trunk, train=True
+        (mean, *others), _ = setup.network.forward(
+            params, None, x, key=None, stop_gradient=setup.method.stops_trunk, train=True
         )
-        return LINKS[recipe.method.link].apply(mean, *others)
+        return HEADS[setup.method.head].apply(mean, *others)
 
     loss_state = objective.init(predict(params, inputs))
-    optimizer = recipe.optimizer(jnp.float32(rate))
+    optimizer = setup.optimizer(jnp.float32(rate))
     optimizer_state = optimizer.init(params)
     refresh = jax.jit(
         lambda loss_state, params: objective.refresh(loss_state, predict(params, inputs))
@@ -93,7 +93,7 @@ def plain_loop(recipe: Recipe, fold: int, rate: float, penalty=lambda params: 0.
             values = objective.values(loss_state, dist, targets[rows], indices=rows, key=key)
             return values.mean() + penalty(params)
 
-        optimizer = recipe.optimizer(rate)
+        optimizer = setup.optimizer(rate)
         updates, optimizer_state = optimizer.update(jax.grad(loss)(params), optimizer_state, params)
         return optax.apply_updates(params, updates), optimizer_state
 
@@ -125,46 +125,46 @@ PLACES = [(fold, rate) for fold in range(FOLDS) for rate in RATES]
     ],
 )
 def test_equals_a_plain_loop_step_by_step(name, optimizer):
-    recipe = make_recipe(name, optimizer)
-    state, losses = train_all(recipe, PLACES)
+    setup = make_setup(name, optimizer)
+    state, losses = train_all(setup, PLACES)
     assert losses.shape == (STEPS, len(PLACES))
     assert np.isfinite(losses).all()
     for run, (fold, rate) in enumerate(PLACES[:3]):
         mine = jax.tree.map(lambda leaf, run=run: leaf[run], state.params)
         # float32 sums in another order: some 1e-6 of the values after nine steps
-        assert_close(mine, plain_loop(recipe, fold, rate), rtol=1e-4, atol=1e-6)
+        assert_close(mine, plain_loop(setup, fold, rate), rtol=1e-4, atol=1e-6)
 
 
 def test_the_penalty_of_a_method_is_part_of_its_loss():
     """Wong-Toi with rho and gamma of 1/2: a quarter of the squares of all weights."""
     halves = {"rho": 0.5, "gamma": 0.5}
-    recipe = make_recipe("nll", loss="wong_toi", hyperparameters=halves)
-    state, _ = train_all(recipe, PLACES[:1])
+    setup = make_setup("nll", loss="wong_toi", hyperparameters=halves)
+    state, _ = train_all(setup, PLACES[:1])
     mine = jax.tree.map(lambda leaf: leaf[0], state.params)
 
     def penalty(params):
         weights = [*(layer["w"] for layer in params["trunk"]), params["head"]["w"]]
         return 0.25 * sum(jnp.sum(leaf**2) for leaf in weights)
 
-    assert_close(mine, plain_loop(recipe, *PLACES[0], penalty), rtol=1e-4, atol=1e-6)
-    without = plain_loop(recipe, *PLACES[0])
+    assert_close(mine, plain_loop(setup, *PLACES[0], penalty), rtol=1e-4, atol=1e-6)
+    without = plain_loop(setup, *PLACES[0])
     assert not np.allclose(mine["trunk"][0]["w"], without["trunk"][0]["w"], rtol=1e-3)
 
 
 def test_a_stop_gradient_trunk_makes_faithful_learn_the_mean_of_unit_variance():
-    faithful, _ = train_all(make_recipe("faithful"), PLACES)
-    alone, _ = train_all(make_recipe("unit_variance"), PLACES)
+    faithful, _ = train_all(make_setup("faithful"), PLACES)
+    alone, _ = train_all(make_setup("unit_variance"), PLACES)
     assert_close(faithful.params["trunk"], alone.params["trunk"], rtol=1e-5, atol=1e-7)
-    joint, _ = train_all(make_recipe("nll"), PLACES)
+    joint, _ = train_all(make_setup("nll"), PLACES)
     trunk = joint.params["trunk"][0]["w"]
     assert not np.allclose(trunk, alone.params["trunk"][0]["w"], rtol=1e-3)
 
 
 def test_runs_do_not_depend_on_their_neighbours():
-    recipe = make_recipe("fisher8")
-    together, _ = train_all(recipe, PLACES)
-    alone, _ = train_all(recipe, PLACES[2:3])
-    backwards, _ = train_all(recipe, PLACES[::-1])
+    setup = make_setup("fisher8")
+    together, _ = train_all(setup, PLACES)
+    alone, _ = train_all(setup, PLACES[2:3])
+    backwards, _ = train_all(setup, PLACES[::-1])
     pick = functools.partial(jax.tree.map, lambda leaf: leaf[2])
     assert_close(pick(together.params), jax.tree.map(lambda x: x[0], alone.params), rtol=1e-5)
     reverse = jax.tree.map(lambda leaf: leaf[::-1], backwards.params)
@@ -172,10 +172,10 @@ def test_runs_do_not_depend_on_their_neighbours():
 
 
 def test_padding_has_no_effect():
-    recipe = make_recipe("fisher8")
-    plain, _ = train_all(recipe, PLACES)
+    setup = make_setup("fisher8")
+    plain, _ = train_all(setup, PLACES)
     datasets = make_datasets(padded_features=7, padded_rows=40)
-    padded, _ = train_all(recipe, PLACES, datasets, padded=7)
+    padded, _ = train_all(setup, PLACES, datasets, padded=7)
     first = padded.params["trunk"][0]["w"]
     assert np.all(np.asarray(first[:, FEATURES:]) == 0)
     cut = {"w": first[:, :FEATURES], "b": padded.params["trunk"][0]["b"]}
@@ -184,19 +184,19 @@ def test_padding_has_no_effect():
 
 
 def test_chunks_equal_the_whole_to_the_bit_and_share_one_program():
-    recipe = make_recipe("nll", optax.adam)
+    setup = make_setup("nll", optax.adam)
     whole = make_schedule()
     datasets, runs = make_datasets(), make_runs(PLACES)
     # As NumPy: arrays of JAX would be given up to the first training.
-    members = stack_members([first_params(recipe, fold) for fold, _ in PLACES])
+    members = stack_members([first_params(setup, fold) for fold, _ in PLACES])
     params = jax.tree.map(np.asarray, members)
 
     def run_chunks(length):
-        state = start(recipe.task, params, None, runs, datasets)
+        state = start(setup.task, params, None, runs, datasets)
         for first in range(0, STEPS, length):
             chunk, steps = whole.chunk(first, length)
-            state, metrics = train(recipe.task, state, datasets, runs, chunk, steps)
-        return state, metrics["loss"]
+            state, losses = train(setup.task, state, datasets, runs, chunk, steps)
+        return state, losses
 
     before = loop._train._cache_size()
     four, losses = run_chunks(4)
@@ -210,23 +210,23 @@ def test_chunks_equal_the_whole_to_the_bit_and_share_one_program():
 
 
 def test_rows_of_data_sets_and_batches_at_hand_train_alike():
-    recipe = make_recipe("fisher8")
+    setup = make_setup("fisher8")
     datasets, runs = make_datasets(), make_runs(PLACES)
     schedule = make_schedule()._replace(factor=np.ones(STEPS, np.float32))
-    params = stack_members([first_params(recipe, fold) for fold, _ in PLACES])
-    state = start(recipe.task, jax.tree.map(jnp.copy, params), None, runs, datasets)
-    by_rows, _ = train(recipe.task, state, datasets, runs, schedule)
+    params = stack_members([first_params(setup, fold) for fold, _ in PLACES])
+    state = start(setup.task, jax.tree.map(jnp.copy, params), None, runs, datasets)
+    by_rows, _ = train(setup.task, state, datasets, runs, schedule)
     folds = np.array([fold for fold, _ in PLACES])
     rows = np.asarray(schedule.rows)[:, folds]
     batches = Batch(*(np.asarray(leaf)[folds[None, :, None], rows] for leaf in datasets))
-    state = start(recipe.task, params, None, runs)
-    by_batches, _ = train_on_batches(recipe.task, state, runs, batches)
+    state = start(setup.task, params, None, runs)
+    by_batches, _ = train_on_batches(setup.task, state, runs, batches)
     assert_close(by_rows.params, by_batches.params, rtol=1e-5, atol=1e-7)
 
 
 def test_the_radius_bounds_the_step():
-    recipe = make_recipe("fisher8_radius", max_kl=1e-4, radius_mode="target")
-    state, _ = train_all(recipe, PLACES)
+    setup = make_setup("fisher8_radius", max_kl=1e-4, radius_mode="target")
+    state, _ = train_all(setup, PLACES)
     reached = optax.tree_utils.tree_get(state.optimizer, "quadratic_kl")
     # the last factor of the schedule is 0.5, squared for the radius
     np.testing.assert_allclose(reached, 0.25e-4, rtol=1e-3)
@@ -243,10 +243,10 @@ def test_rows_are_shuffled_epochs_without_their_partial_batch():
         shuffled_rows(np.random.default_rng(0), 11, batch=12, steps=1)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_every_method_trains_in_the_same_loop(name):
     if name in ("nll", "fisher8", "faithful", "trustable"):
         pytest.skip("compared with a plain loop above")
-    state, losses = train_all(make_recipe(name), PLACES)
+    state, losses = train_all(make_setup(name), PLACES)
     assert np.isfinite(losses).all()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))

@@ -132,25 +132,23 @@ def random_batch(rng, size=8):
     images = rng.normal(size=(size, 32, 32, 1)).astype(np.float32)
     where = np.arange(size) < size - 1
     targets = rng.normal(size=(size, 2)).astype(np.float32)
-    return Batch(Inputs(images, where), targets, np.arange(size), where[:, None])
+    return Batch(Inputs(images, where), targets, where[:, None])
 
 
 @pytest.mark.parametrize("method", ["fisher8", "fisher8_radius"])
 def test_eight_devices_give_the_step_of_one(method, survey_folder, tmp_path):
     job = make_job(survey_folder, tmp_path, method=method)
-    recipe = weak_lensing_jobs.make_recipe(job)
+    setup = weak_lensing_jobs.make_setup(job)
     data = weak_lensing_jobs.prepare(survey_folder, 1000.0)
     batch = random_batch(np.random.default_rng(0))
 
     def step(sharding: NamedSharding):
-        leaves = weak_lensing_jobs._start(job, recipe, data).leaves
-        leaves = jax.device_put(leaves, replicated(sharding))
+        state = weak_lensing_jobs._start(job, setup, data).state
+        state = jax.device_put(state, replicated(sharding))
         placed = jax.device_put(batch, sharding)
         run = weak_lensing_jobs.draw_run(job)
-        leaves, loss = weak_lensing_jobs._update(
-            recipe, leaves, run, placed, np.float32(1), np.int32(0)
-        )
-        return leaves[:2], loss
+        state, loss = weak_lensing_jobs._update(setup, state, run, placed, np.float32(1))
+        return (state.params, state.variables), loss
 
     everywhere = batch_sharding(8)
     assert len(everywhere.device_set) == 8
@@ -165,23 +163,23 @@ def test_eight_devices_give_the_step_of_one(method, survey_folder, tmp_path):
 def test_fisher8_has_one_norm_per_predicted_parameter(survey_folder, tmp_path):
     """A step changes the output biases by the sum of four unit vectors, one per output."""
     job = make_job(survey_folder, tmp_path)
-    recipe = weak_lensing_jobs.make_recipe(job)
+    setup = weak_lensing_jobs.make_setup(job)
     data = weak_lensing_jobs.prepare(survey_folder, 1000.0)
     rng = np.random.default_rng(1)
     batch = random_batch(rng)
-    leaves = weak_lensing_jobs._start(job, recipe, data).leaves
-    head = jax.tree.map(np.asarray, leaves[0]["head"])
+    state = weak_lensing_jobs._start(job, setup, data).state
+    head = jax.tree.map(np.asarray, state.params["head"])
     run = weak_lensing_jobs.draw_run(job)
     key = jax.random.fold_in(run.key, 0)
-    forward = jax.jit(functools.partial(recipe.network.forward, train=True))
-    (mean, log_variance), _ = forward(leaves[0], leaves[1], batch.inputs, key=key)
+    forward = jax.jit(functools.partial(setup.network.forward, train=True))
+    (mean, log_variance), _ = forward(state.params, state.variables, batch.inputs, key=key)
     count = batch.inputs.where
     residual = (np.asarray(mean) - batch.targets)[count]
     scale = 1 - np.exp(-np.asarray(log_variance))[count] * residual**2
     unit = [column / np.linalg.norm(column) for column in (*residual.T, *scale.T)]
     expected = head["Dense_0"]["bias"] - 1e-2 * np.array([column.sum() for column in unit])
-    new, _ = weak_lensing_jobs._update(recipe, leaves, run, batch, np.float32(1), np.int32(0))
-    np.testing.assert_allclose(new[0]["head"]["Dense_0"]["bias"], expected, atol=1e-6)
+    new, _ = weak_lensing_jobs._update(setup, state, run, batch, np.float32(1))
+    np.testing.assert_allclose(new.params["head"]["Dense_0"]["bias"], expected, atol=1e-6)
 
 
 def test_plateau_follows_pytorch():
@@ -224,9 +222,9 @@ def test_score_identity():
 
 def test_interrupted_training_ends_with_the_same_numbers(survey_folder, tmp_path):
     job = make_job(survey_folder, tmp_path)
-    recipe = weak_lensing_jobs.make_recipe(job)
+    setup = weak_lensing_jobs.make_setup(job)
     data = weak_lensing_jobs.prepare(survey_folder, 1000.0)
-    whole, epochs = weak_lensing_jobs.fit(job, recipe, data, lambda amount: None)
+    whole, epochs = weak_lensing_jobs.fit(job, setup, data, lambda amount: None)
     assert epochs == 3
 
     def interrupt(amount, calls=[]):  # noqa: B006
@@ -235,9 +233,9 @@ def test_interrupted_training_ends_with_the_same_numbers(survey_folder, tmp_path
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        weak_lensing_jobs.fit(job, recipe, data, interrupt)
+        weak_lensing_jobs.fit(job, setup, data, interrupt)
     seen = []
-    resumed, epochs = weak_lensing_jobs.fit(job, recipe, data, seen.append)
+    resumed, epochs = weak_lensing_jobs.fit(job, setup, data, seen.append)
     assert seen[0] in (1, 2)  # the last checkpoint may have been on its way
     assert epochs == 3
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
@@ -246,7 +244,7 @@ def test_interrupted_training_ends_with_the_same_numbers(survey_folder, tmp_path
 
 def test_best_state_is_kept_and_training_stops_early(survey_folder, tmp_path, monkeypatch):
     job = make_job(survey_folder, tmp_path, budget=Budget(20, 8, 1e-2, 1, 2))
-    recipe = weak_lensing_jobs.make_recipe(job)
+    setup = weak_lensing_jobs.make_setup(job)
     data = weak_lensing_jobs.prepare(survey_folder, 1000.0)
     scores = iter([5.0, 6.0, 1.0, 1.0, 1.0])
     kept = []
@@ -259,11 +257,11 @@ def test_best_state_is_kept_and_training_stops_early(survey_folder, tmp_path, mo
 
     def watched(*args):
         progress = epoch_of(*args)
-        kept.append(jax.tree.map(np.asarray, progress.leaves[0]["head"]))
+        kept.append(jax.tree.map(np.asarray, progress.state.params["head"]))
         return progress
 
     monkeypatch.setattr(weak_lensing_jobs, "train_epoch", watched)
-    progress, epochs = weak_lensing_jobs.fit(job, recipe, data, lambda amount: None)
+    progress, epochs = weak_lensing_jobs.fit(job, setup, data, lambda amount: None)
     assert epochs == 4
     best = jax.tree.leaves(progress.best[0]["head"])
     for a, b in zip(best, jax.tree.leaves(kept[1]), strict=True):

@@ -14,21 +14,25 @@ import numpy as np
 from jax import Array
 
 from benchmarks.experiments.collapse.data import Arrays, load, stack
-from benchmarks.experiments.collapse.optimizers import OPTIMIZERS, Optimizer
+from benchmarks.experiments.collapse.optimizers import OPTIMIZERS
 from benchmarks.experiments.collapse.plan import LOOKED_AT, WIDTHS, Job
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
 from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Batch, Run, Task, plain_network
+from benchmarks.machinery.step import Run, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
-from fisher8_jax import Gaussian, network_gradient
-from fisher8_jax.curvature import NetworkGradient
+from fisher8_jax import Gaussian
 from fisher8_jax.diagnostics import constant_share, dead_units
 from fisher8_jax.ensembles import stack_members
-from fisher8_jax.losses import make_objective
 from fisher8_jax.metrics import nll, rmse
+from fisher8_jax.training import (
+    LossGradient,
+    Method,
+    NetworkNaturalGradient,
+    OutputNaturalGradient,
+)
 
 CHUNK = 100
 Scores = dict[str, list[Any]]
@@ -69,15 +73,13 @@ def make_task(method: str, activation: str, width: str) -> Task:
     def predict(params: Params, inputs: Array) -> Gaussian:
         return Gaussian(*mlp.forward(params, None, inputs)[0])
 
-    def optimizer(steps: Array, factor: Array) -> Optimizer:
-        return OPTIMIZERS[method](steps)
+    def method_of(steps: Array, factor: Array) -> Method:
+        if method == "network":
+            return Method(NetworkNaturalGradient())
+        gradient = LossGradient("nll") if method == "adam" else OutputNaturalGradient()
+        return Method(gradient, OPTIMIZERS[method](steps))
 
-    def natural(params: Params, batch: Batch, steps: Array, state: Any) -> NetworkGradient:
-        return network_gradient(predict, params, batch.inputs, batch.targets)
-
-    objective = make_objective("nll" if method == "adam" else "fisher8")
-    by_network = natural if method == "network" else None
-    return Task(plain_network(predict), objective, optimizer, natural=by_network)
+    return Task(plain_network(predict), method_of, num_steps=lambda steps: steps)
 
 
 def _start_runs(job: Job, arrays: Arrays) -> tuple[Params, Run]:

@@ -17,17 +17,23 @@ from benchmarks.experiments.dense.data import Scene, load_scene
 from benchmarks.experiments.dense.jobs import CHOSEN, crops, normalised, objective_of, scores_in
 from benchmarks.experiments.dense.network import UNet
 from benchmarks.machinery.provenance import provenance
-from benchmarks.machinery.step import Batch, Leaves, Run, Task, update
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
-from fisher8_jax import Gaussian, network_gradient, network_optimizer
+from fisher8_jax import Gaussian
 from fisher8_jax.curvature import ConjugateGradients
-from fisher8_jax.training import nnx_network
+from fisher8_jax.training import (
+    Data,
+    LossGradient,
+    Method,
+    NetworkNaturalGradient,
+    TrainingState,
+    nnx_network,
+)
 
 RATES = {"adam_nll": (1e-3, 4e-3), "adam_fisher8": (1e-3, 4e-3), "network": (1.0,)}
 _COST_STEPS, _COST_ROUNDS = 2, 3
 
-Step = Callable[[Leaves, Array, Array, Array], Leaves]
+Step = Callable[[TrainingState, Array, Array], TrainingState]
 
 
 def run_scene(job: SceneJob, report: Report) -> None:
@@ -49,57 +55,49 @@ def run_scene(job: SceneJob, report: Report) -> None:
 
 def _make_step(scene: Scene, model: Any, method: str, steps: int) -> Step:
     """One compiled step on crops that a key draws."""
-    apply, _, variables = model
     targets = normalised(scene)[0]
     image, labels, mask = map(jnp.asarray, (scene.inputs, targets, scene.train))
-    if method == "network":
-        chosen = objective_of(CHOSEN["nll"])
-        natural = functools.partial(_natural, apply, variables)
-        task = Task(apply, chosen, lambda *_: network_optimizer(steps), natural=natural)
-    else:
-        chosen = objective_of(CHOSEN["nll" if method == "adam_nll" else "fisher8"])
-        decay = optax.cosine_decay_schedule(1.0, steps)
-        task = Task(apply, chosen, lambda rate, _: optax.adam(lambda count: rate * decay(count)))
 
     @jax.jit
-    def step(leaves: Leaves, key: Array, rate: Array, count: Array) -> Leaves:
+    def step(state: TrainingState, key: Array, rate: Array) -> TrainingState:
         inputs, targets, where = crops(key, image, labels, mask)
-        batch = Batch(inputs, targets, where=where)
-        return update(task, leaves, Run(rate, key), batch, jnp.ones(()), count)[0]
+        chosen, network = _method(method, rate, steps), _network_for(method, model)
+        key = jax.random.fold_in(key, state.step)
+        return chosen.update(network, state, Data(inputs, targets, where), key=key)[0]
 
     return step
 
 
-def _natural(
-    apply: Any, variables: Any, params: Any, batch: Batch, settings: Any, state: Any
-) -> Any:
-    def predict_one(params: Any, example: Array) -> Any:
-        return jax.tree.map(lambda leaf: leaf[0], apply(params, variables, example[None])[0])
-
-    return network_gradient(
-        predict_one,
-        params,
-        batch.inputs,
-        batch.targets,
-        damping=SCENE.damping,
-        where=batch.where,
-        solver=ConjugateGradients(max_iterations=SCENE.iterations),
-    )
+def _method(method: str, rate: Array | float, steps: int) -> Method:
+    if method == "network":
+        solver = ConjugateGradients(max_iterations=SCENE.iterations)
+        return Method(NetworkNaturalGradient(SCENE.damping, solver=solver))
+    objective = objective_of(CHOSEN["nll" if method == "adam_nll" else "fisher8"])
+    decay = optax.cosine_decay_schedule(1.0, steps)
+    return Method(LossGradient(objective), optax.adam(lambda count: rate * decay(count)))
 
 
-def _first(model: Any, method: str, steps: int) -> Leaves:
+def _network_for(method: str, model: Any) -> Any:
+    """The network; for the parameter-space gradient with its variables as they are."""
+    apply, _, variables = model
+    if method != "network":
+        return apply
+    return lambda params, inputs: apply(params, variables, inputs)[0]
+
+
+def _first(model: Any, method: str, steps: int) -> TrainingState:
     _, params, variables = model
-    rule = network_optimizer(steps) if method == "network" else optax.adam(lambda count: 1.0)
-    return Leaves(params, variables, rule.init(params), ())
+    kept = None if method == "network" else variables
+    return _method(method, 1.0, steps).init(params, steps, kept)
 
 
 def _costs(scene: Scene, model: Any) -> dict[str, float]:
     """Median processor time of a step of every method, in turn."""
-    key, count = jax.random.key(0), jnp.zeros((), jnp.int32)
+    key = jax.random.key(0)
     programs = {}
     for method in RATES:
-        step, leaves = _make_step(scene, model, method, 1000), _first(model, method, 1000)
-        programs[method] = functools.partial(step, leaves, key, jnp.asarray(1e-4), count)
+        step, state = _make_step(scene, model, method, 1000), _first(model, method, 1000)
+        programs[method] = functools.partial(step, state, key, jnp.asarray(1e-4))
         jax.block_until_ready(programs[method]())
     taken: dict[str, list[float]] = {method: [] for method in RATES}
     for _ in range(_COST_ROUNDS):
@@ -112,12 +110,13 @@ def _costs(scene: Scene, model: Any) -> dict[str, float]:
 
 
 def _train(scene: Scene, model: Any, method: str, steps: int, rate: float) -> dict[str, Any]:
-    step, leaves = _make_step(scene, model, method, steps), _first(model, method, steps)
+    step, state = _make_step(scene, model, method, steps), _first(model, method, steps)
     keys = jax.random.split(jax.random.key(SCENE.seed), steps)
     for index in range(steps):
-        leaves = step(leaves, keys[index], jnp.asarray(rate), jnp.asarray(index))
+        state = step(state, keys[index], jnp.asarray(rate))
     _, shift, scale = normalised(scene)
-    dist = model[0](leaves.params, leaves.variables, jnp.asarray(scene.inputs)[None])[0]
+    variables = model[2] if method == "network" else state.variables
+    dist = model[0](state.params, variables, jnp.asarray(scene.inputs)[None])[0]
     dist = jax.tree.map(lambda leaf: leaf[0], dist)
     assert isinstance(dist, Gaussian)
     dist = dist.unscale(jnp.asarray(shift), jnp.asarray(scale))

@@ -80,8 +80,7 @@ def run_time(job: TimeJob, report: Report) -> None:
 
 def _ends(task: Task, state: TrainState) -> dict[str, Params]:
     """The last parameters and their average, in the order of ENDS."""
-    average = task.judged(state.params, state.optimizer)
-    return dict(zip(ENDS, (state.params, average), strict=True))
+    return dict(zip(ENDS, (state.params, state.kept), strict=True))
 
 
 def _score_ends(task: Task, state: TrainState, runs: Run, prepared: Prepared) -> dict[str, dict]:

@@ -1,19 +1,24 @@
 """The methods of the comparison as tasks of the library's training loop."""
 
 import dataclasses
+import functools
 from typing import Literal, NamedTuple
 
 import jax
 import optax
-from chex import ArrayTree
 from jax import Array
 
 from benchmarks.experiments.curvature.plan import is_network, max_kl, program_of
 from benchmarks.machinery.networks import Mlp, Params
-from benchmarks.machinery.step import Batch, Task, plain_network
-from fisher8_jax import Gaussian, fisher8_optimizer, network_gradient, network_optimizer
-from fisher8_jax.curvature import NetworkGradient
-from fisher8_jax.losses import make_objective
+from benchmarks.machinery.step import Task, plain_network
+from fisher8_jax import Gaussian, fisher8_optimizer
+from fisher8_jax.training import (
+    KLRadius,
+    LossGradient,
+    Method,
+    NetworkNaturalGradient,
+    OutputNaturalGradient,
+)
 
 
 class Settings(NamedTuple):
@@ -35,35 +40,24 @@ class Predict:
 
 
 @dataclasses.dataclass(frozen=True)
-class Natural:
-    """The natural gradient of the whole network, as users get it."""
-
-    predict: Predict
-
-    def __call__(
-        self, params: Params, batch: Batch, settings: Settings, state: ArrayTree
-    ) -> NetworkGradient:
-        return network_gradient(
-            self.predict, params, batch.inputs, batch.targets, damping=settings.damping
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Optimizer:
-    """The optimiser of a method for a number of steps; the schedule's factor is a linear decay."""
+class MethodOf:
+    """A row of the comparison from a run's settings; the factor is a linear decay of the rate."""
 
     method: str
     steps: int
     max_kl: float
     mode: Literal["target", "cap"]
 
-    def __call__(self, settings: Settings, factor: Array) -> optax.GradientTransformation:
-        rate = settings.rate * factor
+    def __call__(self, settings: Settings, factor: Array) -> Method:
+        if is_network(self.method):
+            radius = KLRadius(self.max_kl, mode=self.mode)
+            return Method(NetworkNaturalGradient(settings.damping), radius)
+        if self.method == "adam_nll":
+            return Method(LossGradient("nll"), optax.adam(settings.rate * factor))
+        return Method(OutputNaturalGradient(), self._optimizer(settings.rate * factor))
+
+    def _optimizer(self, rate: Array) -> optax.GradientTransformation:
         match program_of(self.method):
-            case "network":
-                return network_optimizer(
-                    self.steps, max_kl=self.max_kl, mode=self.mode, average=None
-                )
             case "radius":
                 return fisher8_optimizer(self.steps, max_change=None, second_moment=None)
             case "sgd_fisher8":
@@ -74,6 +68,7 @@ class Optimizer:
                 return optax.adam(rate)
 
 
+@functools.lru_cache
 def make_task(
     method: str,
     network: Mlp,
@@ -81,28 +76,22 @@ def make_task(
     cap: float | None = None,
     average: float | None = None,
 ) -> Task:
-    """What the loop trains.
+    """What the loop trains; the same object for equal arguments, so that programs are found again.
 
     Args:
         method: a row of `METHODS`.
         network: its network.
         steps: how long it trains.
-        cap: the first radius of the whole network in the mode 'cap'; None for the recipe's own.
-        average: the part of the steps that an average of the parameters looks back; None for none.
+        cap: the first radius of the whole network in the mode 'cap'; None for the default.
+        average: the part of the steps that an average of the parameters covers; None for none.
     """
-    predict = Predict(network)
-    optimizer = Optimizer(method, steps, cap or max_kl(steps), "cap" if cap else "target")
+    horizon = None if average is None else max(average * steps, 1.0)
     return Task(
-        apply=plain_network(predict),
-        objective=OBJECTIVES["nll" if method == "adam_nll" else "fisher8"],
-        optimizer=optimizer,
-        natural=Natural(predict) if is_network(method) else None,
-        average=None if average is None else max(average * steps, 1.0),
+        apply=plain_network(Predict(network)),
+        method=MethodOf(method, steps, cap or max_kl(steps), "cap" if cap else "target"),
+        num_steps=lambda settings: steps,
+        average=None if horizon is None else lambda settings: horizon,
     )
-
-
-# One object per loss: tasks are compared when compiled programs are looked for.
-OBJECTIVES = {name: make_objective(name) for name in ("nll", "fisher8")}
 
 
 SILU = Mlp(hidden=(50, 50), activation=jax.nn.silu)

@@ -12,15 +12,15 @@ from jax import Array
 
 from benchmarks.experiments.dense.data import Scene
 from benchmarks.experiments.dense.network import UNet
+from benchmarks.machinery.baselines import BASELINES, Baseline
 from benchmarks.machinery.loop import start, train_on_batches
-from benchmarks.machinery.methods import METHODS, Method
 from benchmarks.machinery.step import Batch, Run, Task
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import stack_members, take_member
 from fisher8_jax.losses import Objective, make_objective
 from fisher8_jax.metrics import ece, nll, rmse
 from fisher8_jax.optimizers import fisher8_optimizer
-from fisher8_jax.training import nnx_network
+from fisher8_jax.training import LossGradient, Method, nnx_network
 
 LEARNING_RATES = (1e-3, 4e-3)
 RECIPE = "fisher8_optimizer(steps)"
@@ -28,11 +28,11 @@ CROP, BATCH_SIZE = (32, 32), 6
 
 
 # Fisher8 takes its norms over the batch and both axes of space.
-_OVER_SPACE = METHODS["fisher8"].override(hyperparameters={"axis": (0, 1, 2)})
+_OVER_SPACE = BASELINES["fisher8"].override(hyperparameters={"axis": (0, 1, 2)})
 # By the names in the stored table.
 CHOSEN = {
-    "nll": METHODS["nll"],
-    "beta-nll": METHODS["beta_nll"],
+    "nll": BASELINES["nll"],
+    "beta-nll": BASELINES["beta_nll"],
     "fisher8": _OVER_SPACE,
     "fisher8 + radius": _OVER_SPACE,
 }
@@ -72,11 +72,8 @@ def _train(
     targets, shift, scale = normalised(scene)
     image, labels, mask = map(jnp.asarray, (scene.inputs, targets, scene.train))
     apply, params, variables = nnx_network(UNet(image.shape[-1], args.width, rngs=nnx.Rngs(seed)))
-    task = Task(
-        apply,
-        objective_of(CHOSEN[method]),
-        lambda setting, factor: _optimizer(method, setting, args),
-    )
+    gradient = LossGradient(objective_of(CHOSEN[method]))
+    task = Task(apply, lambda setting, factor: Method(gradient, _optimizer(method, setting, args)))
     keys = jax.random.split(jax.random.key(seed), args.steps)
 
     def batch(key):
@@ -100,7 +97,7 @@ def _train(
     return [train(params, variables, jnp.asarray(setting)) for setting in settings]
 
 
-def objective_of(method: Method) -> Objective:
+def objective_of(method: Baseline) -> Objective:
     """The mean over all pixels of a crop, known or not, as the loop means over the known ones."""
     objective = make_objective(method.loss, **dict(method.hyperparameters))
 

@@ -23,15 +23,15 @@ from jax import Array
 from rich import box
 from rich.table import Table
 
+from benchmarks.machinery.baselines import BASELINES
 from benchmarks.machinery.console import console, progress
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
-from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.step import Run
-from benchmarks.machinery.training import Recipe
+from benchmarks.machinery.training import Setup
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import stack_members
 
@@ -43,11 +43,11 @@ CHUNK = 50  # steps between two movements of the progress bar
 
 NETWORK = Mlp((50, 50))
 RECIPES = {
-    "NLL": Recipe(NETWORK, METHODS["nll"], optax.sgd),
-    "Fisher8": Recipe(NETWORK, METHODS["fisher8"], optax.sgd),
-    "Fisher8 + KL radius": Recipe(
+    "NLL": Setup(NETWORK, BASELINES["nll"], optax.sgd),
+    "Fisher8": Setup(NETWORK, BASELINES["fisher8"], optax.sgd),
+    "Fisher8 + KL radius": Setup(
         NETWORK,
-        METHODS["fisher8_radius"].override(max_kl=0.2, radius_mode="target"),
+        BASELINES["fisher8_radius"].override(max_kl=0.2, radius_mode="target"),
         functools.partial(optax.sgd, momentum=0.9, nesterov=True),
     ),
 }
@@ -97,10 +97,10 @@ def run(args: argparse.Namespace) -> int:
     splits = load_splits(args.seed)
     trained = {}
     with progress("training", len(RECIPES) * args.steps) as advance:
-        for name, recipe in RECIPES.items():
+        for name, setup in RECIPES.items():
             # The radius sets the length of its steps itself: one rate, without effect.
-            rates = [1.0] if recipe.method.max_kl else args.learning_rates
-            trained[name] = train_and_score(recipe, splits, rates, args, advance)
+            rates = [1.0] if setup.method.max_kl else args.learning_rates
+            trained[name] = train_and_score(setup, splits, rates, args, advance)
     show(trained, args.steps)
     save_picture(trained, splits, args.picture)
     console.print(difference(trained))
@@ -122,7 +122,7 @@ def load_splits(seed: int) -> Splits:
 
 
 def train_and_score(
-    recipe: Recipe,
+    setup: Setup,
     splits: Splits,
     rates: list[float],
     args: argparse.Namespace,
@@ -138,14 +138,14 @@ def train_and_score(
     )
     initial = [NETWORK.init(generator("engel", args.seed, "init", i), 1) for i in range(SPLITS)]
     params = stack_members([initial[split] for split in split_of_run])
-    state = start(recipe.task, params, None, runs, datasets)
+    state = start(setup.task, params, None, runs, datasets)
     schedule = make_schedule(splits.train.shape[1], args)
     for first in range(0, args.steps, CHUNK):
         part, steps = schedule.chunk(first, CHUNK)
-        state, metrics = train(recipe.task, state, datasets, runs, part, steps)
+        state, metrics = train(setup.task, state, datasets, runs, part, steps)
         jax.block_until_ready(metrics)
         advance(steps)
-    predict = functools.partial(predict_in_francs, recipe, splits)
+    predict = functools.partial(predict_in_francs, setup, splits)
     scores = score_runs(predict, state.params, splits, split_of_run)
     firsts = [
         jax.tree.map(lambda leaf, i=i: leaf[i * SPLITS], state.params) for i in range(len(rates))
@@ -172,10 +172,10 @@ def make_schedule(rows: int, args: argparse.Namespace) -> Schedule:
 
 
 def predict_in_francs(
-    recipe: Recipe, splits: Splits, params: Any, split: Array, inputs: Array
+    setup: Setup, splits: Splits, params: Any, split: Array, inputs: Array
 ) -> Gaussian:
     """Predictions of one run for standardised log-incomes."""
-    dist, _ = recipe.predict(params, None, inputs)
+    dist, _ = setup.predict(params, None, inputs)
     center, scale = (jnp.asarray(x[:, 0, 1], jnp.float32) for x in (splits.center, splits.scale))
     assert isinstance(dist, Gaussian)
     return dist.unscale(center[split], scale[split])

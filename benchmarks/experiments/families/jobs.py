@@ -34,11 +34,17 @@ from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.step import Apply, Batch, Run, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
-from fisher8_jax import network_gradient
 from fisher8_jax.losses import make_objective
-from fisher8_jax.optimizers import fisher8_optimizer, network_optimizer
+from fisher8_jax.optimizers import fisher8_optimizer
+from fisher8_jax.training import (
+    LossGradient,
+    Method,
+    NetworkNaturalGradient,
+    OutputNaturalGradient,
+)
 
 EVALUATE_EVERY = 5
+AVERAGE = 0.1  # of the steps, as `network_optimizer` has it
 
 Optimizer: TypeAlias = optax.GradientTransformationExtraArgs
 Curves = dict[str, np.ndarray]  # per setting the excess NLL, (seeds, evaluations)
@@ -166,10 +172,6 @@ def _bare(settings: Settings, factor: Array) -> Optimizer:
     return fisher8_optimizer(settings.steps.astype(jnp.int32))
 
 
-def _network_recipe(settings: Settings, factor: Array) -> Optimizer:
-    return network_optimizer(settings.steps.astype(jnp.int32))
-
-
 def _decaying_adam(settings: Settings, factor: Array) -> optax.GradientTransformation:
     """A linear decay over the planned length; none if that is infinite."""
     steps, rate = settings
@@ -182,8 +184,11 @@ def fisher8_trainer(
     optimizer: Callable[[Settings, Array], Optimizer] = _fisher8,
 ) -> Trainer:
     """Trains runs planned for each of the lengths; their keys are `over LENGTH`."""
-    task = Task(_network_of(problem), make_objective("fisher8"), optimizer)
-    return _planned(task, problem, longest)
+
+    def method(settings: Settings, factor: Array) -> Method:
+        return Method(OutputNaturalGradient(), optimizer(settings, factor))
+
+    return _planned(Task(_network_of(problem), method), problem, longest)
 
 
 def _planned(task: Task, problem: Problem, longest: int) -> Trainer:
@@ -197,19 +202,26 @@ def _planned(task: Task, problem: Problem, longest: int) -> Trainer:
 
 def network_trainer(problem: Problem, longest: int) -> Trainer:
     """The same by the natural gradient of the whole network; judged by averaged parameters."""
-    predict = functools.partial(_network, problem)
 
-    def natural(params, batch, settings, state):
-        return network_gradient(predict, params, batch.inputs, batch.targets)
+    def average(settings: Settings) -> Array:
+        return jnp.maximum(AVERAGE * settings.steps, 1.0)
 
-    network, objective = _network_of(problem), make_objective("fisher8")
-    task = Task(network, objective, _network_recipe, natural=natural)
+    task = Task(
+        _network_of(problem),
+        lambda settings, factor: Method(NetworkNaturalGradient()),
+        num_steps=lambda settings: settings.steps.astype(jnp.int32),
+        average=average,
+    )
     return _planned(task, problem, longest)
 
 
 def adam_trainer(problem: Problem, longest: int) -> Trainer:
     """Adam on the plain NLL: per rate a linear decay over each length, and a constant rate."""
-    task = Task(_network_of(problem), PLAIN_NLL, _decaying_adam)
+
+    def method(settings: Settings, factor: Array) -> Method:
+        return Method(LossGradient("nll"), _decaying_adam(settings, factor))
+
+    task = Task(_network_of(problem), method)
     rates = np.array(LEARNING_RATES, np.float32)
 
     def curves(lengths: Sequence[int], seeds: Sequence[int]) -> Curves:
@@ -263,8 +275,7 @@ def _train(task, problem, longest, steps, end, rates, seeds) -> Array:
         indices = number * EVALUATE_EVERY + jnp.arange(EVALUATE_EVERY)
         batches = jax.vmap(lambda index: jax.vmap(functools.partial(batch, index))(keys, data))
         state, _ = train_on_batches(task, state, runs, batches(indices))
-        params = optax.tree_utils.tree_get(state.optimizer, "average", state.params)
-        return state, curve.at[:, number].set(jax.vmap(excess)(params, data))
+        return state, curve.at[:, number].set(jax.vmap(excess)(state.kept, data))
 
     curve = jnp.full((len(run_seed), longest // EVALUATE_EVERY), jnp.nan)
     first = start(task, params, None, runs), curve

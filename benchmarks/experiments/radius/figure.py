@@ -9,8 +9,8 @@ from benchmarks.experiments.radius.claims import RadiusResults
 from benchmarks.experiments.radius.plan import CAP_RATES, VARIANTS
 from benchmarks.experiments.uci.data import DATASETS
 from benchmarks.experiments.uci.plan import BUDGETS
+from benchmarks.machinery.baselines import PUBLISHED
 from benchmarks.machinery.figures import to_png
-from benchmarks.machinery.methods import PAPER_METHODS
 
 # A panel shows what lies within this many times the range of the best half of its points.
 SHOWN_RANGE = 3.0
@@ -33,7 +33,7 @@ def learning_rate_figure(results: RadiusResults) -> bytes:
 
 def _panel(ax: Any, results: RadiusResults, dataset: str, metric: str) -> None:
     rates, shown = BUDGETS["sgd"].rates, []
-    for method in PAPER_METHODS:
+    for method in PUBLISHED:
         values = [_published(results, rate, dataset, method, metric) for rate in rates]
         ax.plot(rates, values, marker="o", markersize=3, label=f"{method} (published)")
         shown += values

@@ -18,15 +18,15 @@ from benchmarks.experiments.uci.jobs import (
     score_runs,
 )
 from benchmarks.experiments.uci.plan import BATCH, BUDGETS
+from benchmarks.machinery.baselines import BASELINES
 from benchmarks.machinery.loop import Schedule, TrainState, start, train
-from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import Recipe
+from benchmarks.machinery.training import Setup
 from benchmarks.machinery.workers import Report
 from fisher8_jax.optimizers import (
     BestParams,
@@ -92,20 +92,20 @@ def _run_epochs(job: RadiusJob, prepared: Prepared, report: Report) -> dict[str,
     def optimizer(_: Array) -> optax.GradientTransformation:
         return optax.chain(fisher8_optimizer(steps), track_average(AVERAGE_EPOCHS * per_epoch))
 
-    recipe = _recipe(optimizer)
-    state, runs = _start(job, recipe, prepared)
+    setup = _recipe(optimizer)
+    state, runs = _start(job, setup, prepared)
     best = _start_best(state, prepared) if held_out else {}
     for first in range(0, steps, per_epoch):
         chunk, length = schedule.chunk(first, per_epoch)
-        state, _ = train(recipe.task, state, prepared.train, runs, chunk, length)
+        state, _ = train(setup.task, state, prepared.train, runs, chunk, length)
         if held_out:
-            best = _keep_best(recipe, best, _candidates(state), held_out, prepared.train)
+            best = _keep_best(setup, best, _candidates(state), held_out, prepared.train)
         jax.block_until_ready(state.step)
         report(length * len(runs.key))
     variants = _candidates(state)
     variants |= {_name_of_best(name): kept.params for name, kept in best.items()}
     return {
-        name: score_runs(recipe.predict, params, runs.dataset, prepared)
+        name: score_runs(setup.predict, params, runs.dataset, prepared)
         for name, params in variants.items()
     }
 
@@ -114,26 +114,26 @@ def _name_of_best(name: str) -> str:
     return "best" if name == "last" else f"best_{name}"
 
 
-def _train_at_once(job: RadiusJob, recipe: Recipe, prepared: Prepared, report: Report) -> Scores:
+def _train_at_once(job: RadiusJob, setup: Setup, prepared: Prepared, report: Report) -> Scores:
     schedule = draw_schedule(job.uci_job(), prepared)
-    state, runs = _start(job, recipe, prepared)
-    state, _ = train(recipe.task, state, prepared.train, runs, schedule)
+    state, runs = _start(job, setup, prepared)
+    state, _ = train(setup.task, state, prepared.train, runs, schedule)
     jax.block_until_ready(state.step)
     report(_number_of_steps(schedule) * len(runs.key))
-    return score_runs(recipe.predict, state.params, runs.dataset, prepared)
+    return score_runs(setup.predict, state.params, runs.dataset, prepared)
 
 
 def _number_of_steps(schedule: Schedule) -> int:
     return np.shape(schedule.rows)[0]
 
 
-def _recipe(optimizer: Any) -> Recipe:
-    return Recipe(Mlp(hidden=(50, 50), activation=jax.nn.elu), METHODS["fisher8"], optimizer)
+def _recipe(optimizer: Any) -> Setup:
+    return Setup(Mlp(hidden=(50, 50), activation=jax.nn.elu), BASELINES["fisher8"], optimizer)
 
 
-def _start(job: RadiusJob, recipe: Recipe, prepared: Prepared) -> tuple[TrainState, Run]:
-    params, runs = draw_runs(job.uci_job(), recipe, prepared.features)
-    return start(recipe.task, params, None, runs, prepared.train), runs
+def _start(job: RadiusJob, setup: Setup, prepared: Prepared) -> tuple[TrainState, Run]:
+    params, runs = draw_runs(job.uci_job(), setup, prepared.features)
+    return start(setup.task, params, None, runs, prepared.train), runs
 
 
 def _candidates(state: TrainState) -> dict[str, Any]:
@@ -176,9 +176,9 @@ def _start_best(state: TrainState, prepared: Prepared) -> dict[str, Any]:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _keep_best(recipe, best, candidates, held_out, datasets):
+def _keep_best(setup, best, candidates, held_out, datasets):
     def of_run(best, params, source, rows, mask):
-        dist, _ = recipe.predict(params, None, datasets.inputs[source, rows])
+        dist, _ = setup.predict(params, None, datasets.inputs[source, rows])
         values = dist.nll(datasets.targets[source, rows])
         return best.keep(params, jnp.sum(jnp.where(mask, values, 0)) / jnp.sum(mask))
 

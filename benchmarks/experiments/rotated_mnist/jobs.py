@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.experiments.rotated_mnist.data import Digits, Problem, load_digits, make_problem
 from benchmarks.experiments.rotated_mnist.networks import (
-    make_recipe,
-    predictive_link,
+    make_setup,
+    predictive_head,
     representation,
 )
 from benchmarks.experiments.rotated_mnist.plan import BATCH, PRIOR_GRID, SETTINGS, Job
@@ -24,7 +24,7 @@ from benchmarks.machinery.rows import shuffled_epoch
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import Recipe
+from benchmarks.machinery.training import Setup
 from benchmarks.machinery.workers import Report
 from fisher8_jax.ensembles import stack_members
 from fisher8_jax.metrics import ece, nll, rmse
@@ -54,12 +54,12 @@ def run_job(job: Job, report: Report) -> None:
     problem = load_problem(job.images, job.data, job.regime, job.seed)
     prior = job.prior if job.prior is not None else choose_prior(job, problem, report)
     rows = len(problem.train.inputs)
-    recipe = make_recipe(job.method, prior=prior, rows=rows, epochs=job.epochs)
+    setup = make_setup(job.method, prior=prior, rows=rows, epochs=job.epochs)
     folder = job.scratch / job.cell
-    state, history = fit(job, recipe, problem, None, folder, report)
+    state, history = fit(job, setup, problem, None, folder, report)
     params = jax.tree.map(lambda leaf: leaf[0], state.params)
     result = {
-        **dict(zip(("rmse", "nll", "ece"), evaluate(job, recipe, params, problem), strict=True)),
+        **dict(zip(("rmse", "nll", "ece"), evaluate(job, setup, params, problem), strict=True)),
         "feature_accuracy": probe(job.method, params, problem),
         "prior": prior,
         "target_scale": problem.scale,
@@ -100,18 +100,18 @@ def choose_prior(job: Job, problem: Problem, report: Report) -> float:
 
 
 def _trial(job, problem, prior, train_rows, validation_rows, report) -> float:
-    recipe = make_recipe(job.method, prior=prior, rows=len(train_rows), epochs=job.epochs)
+    setup = make_setup(job.method, prior=prior, rows=len(train_rows), epochs=job.epochs)
     folder = job.scratch / job.grid_cell(prior)
-    state, _ = fit(job, recipe, problem, train_rows, folder, report)
+    state, _ = fit(job, setup, problem, train_rows, folder, report)
     params = jax.tree.map(lambda leaf: leaf[0], state.params)
     inputs = problem.train.inputs[validation_rows]
-    dist = predict_degrees(job, recipe, params, inputs, problem.scale)
+    dist = predict_degrees(job, setup, params, inputs, problem.scale)
     return float(nll(dist, jnp.asarray(problem.train.noisy[validation_rows], jnp.float32)))
 
 
 def fit(
     job: Job,
-    recipe: Recipe,
+    setup: Setup,
     problem: Problem,
     rows: np.ndarray | None,
     folder: Path,
@@ -123,8 +123,8 @@ def fit(
     datasets = Datasets(jnp.asarray(inputs)[None], jnp.asarray(targets)[None])
     runs = draw_run(job)
     rng = generator("rotated_mnist", job.seed, "init")
-    init = recipe.network.init(rng, inputs.shape[1])  # type: ignore[attr-defined]
-    state = start(recipe.task, stack_members([init]), None, runs, datasets)
+    init = setup.network.init(rng, inputs.shape[1])  # type: ignore[attr-defined]
+    state = start(setup.task, stack_members([init]), None, runs, datasets)
     history = _empty_history(job.epochs)
     if job.epochs == 0:
         return state, history
@@ -133,15 +133,15 @@ def fit(
         report(done)
         for epoch in range(done, job.epochs):
             schedule = epoch_schedule(job, len(inputs), epoch)
-            state, metrics = train(recipe.task, state, datasets, runs, schedule)
+            state, losses = train(setup.task, state, datasets, runs, schedule)
             # A copy, because the old one may still be on its way to disk.
             history = jax.tree.map(np.array, history)
-            history.loss[epoch] = np.mean(metrics["loss"])
+            history.loss[epoch] = np.mean(losses)
             report(1)
             if epoch + 1 in history.epoch:
                 params = jax.tree.map(lambda leaf: leaf[0], state.params)
                 index = int(np.flatnonzero(history.epoch == epoch + 1)[0])
-                history.scores[index] = evaluate(job, recipe, params, problem)
+                history.scores[index] = evaluate(job, setup, params, problem)
                 if history.features is not None:
                     history.features[index] = probe(job.method, params, problem, rows=CURVE_ROWS)
             save((state, history), epoch + 1)
@@ -169,23 +169,23 @@ def epoch_schedule(job: Job, rows: int, epoch: int) -> Schedule:
     return Schedule(order[:, None], new_epoch, factor.astype(np.float32), where[:, None])
 
 
-def evaluate(job: Job, recipe: Recipe, params: Any, problem: Problem) -> tuple[float, ...]:
+def evaluate(job: Job, setup: Setup, params: Any, problem: Problem) -> tuple[float, ...]:
     """RMSE against the true angle, NLL and ECE of the noisy one, all in degrees."""
-    dist = predict_degrees(job, recipe, params, problem.test.inputs, problem.scale)
+    dist = predict_degrees(job, setup, params, problem.test.inputs, problem.scale)
     noisy = jnp.asarray(problem.test.noisy, jnp.float32)
     angles = jnp.asarray(problem.test.angles, jnp.float32)
     return float(rmse(dist, angles)), float(nll(dist, noisy)), float(ece(dist, noisy))
 
 
-def predict_degrees(job: Job, recipe: Recipe, params: Any, inputs: np.ndarray, scale: float) -> Any:
+def predict_degrees(job: Job, setup: Setup, params: Any, inputs: np.ndarray, scale: float) -> Any:
     """The predicted distribution of the noisy angle."""
-    dist = _predict(recipe, params, inputs)
-    return predictive_link(job)(dist).unscale(jnp.zeros(()), jnp.asarray(scale))
+    dist = _predict(setup, params, inputs)
+    return predictive_head(job)(dist).unscale(jnp.zeros(()), jnp.asarray(scale))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _predict(recipe, params, inputs):
-    return recipe.predict(params, None, inputs)[0]
+def _predict(setup, params, inputs):
+    return setup.predict(params, None, inputs)[0]
 
 
 def probe(method: str, params: Any, problem: Problem, *, rows: int | None = None) -> float:

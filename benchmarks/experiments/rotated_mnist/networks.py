@@ -10,9 +10,9 @@ import optax
 from jax import Array
 
 from benchmarks.experiments.rotated_mnist.plan import BATCH, HYPERPARAMETERS, SETTINGS, Job
-from benchmarks.machinery.links import LINKS
+from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.networks import Mlp, Params, affine
-from benchmarks.machinery.training import Recipe
+from benchmarks.machinery.training import Setup
 from fisher8_jax import Gaussian, fisher8_optimizer
 
 MOMENTUM = 0.9
@@ -55,24 +55,24 @@ class Ready:
         return fisher8_optimizer(self.steps)
 
 
-def make_recipe(method: str, *, prior: float, rows: int, epochs: int = 1) -> Recipe:
+def make_setup(method: str, *, prior: float, rows: int, epochs: int = 1) -> Setup:
     """Network, method and optimiser of a row of the table."""
     row = SETTINGS[method].method
     hidden = (500, 500) if method == "faithful" else (500, 500, 500)
-    network = Mlp(hidden=hidden, activation=jax.nn.relu, outputs=LINKS[row.link].outputs)
+    network = Mlp(hidden=hidden, activation=jax.nn.relu, outputs=HEADS[row.head].outputs)
     if method == "fisher8_recipe":
-        return Recipe(network, row, Ready(max(1, epochs * math.ceil(rows / BATCH))))
+        return Setup(network, row, Ready(max(1, epochs * math.ceil(rows / BATCH))))
     if method == "nll_adam":
-        return Recipe(network, row, optax.adam)
+        return Setup(network, row, optax.adam)
     optimizer = MomentumSgd(
         decay=prior / rows,
         clip=NATURAL_CLIP if method == "natural_nll" else None,
         head_bias_rate=FAITHFUL_BIAS_RATE if method == "faithful" else 1.0,
     )
-    return Recipe(network, row, optimizer)
+    return Setup(network, row, optimizer)
 
 
-def predictive_link(job: Job) -> Callable[[Gaussian], Gaussian]:
+def predictive_head(job: Job) -> Callable[[Gaussian], Gaussian]:
     """From the trained distribution to that of an observation: Collier's adds the temperature."""
     if job.method != "collier":
         return lambda dist: dist

@@ -12,7 +12,7 @@ a compressed constant rate ends with large steps.
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.machinery.methods import METHODS, Method, choose
+from benchmarks.machinery.baselines import BASELINES, Baseline, choose
 
 FULL_EPOCHS = 500
 BATCH = 512
@@ -24,7 +24,7 @@ SCHEDULES = ("constant", "cosine")
 class Setting(NamedTuple):
     """How a method is trained where nothing else is asked for."""
 
-    method: Method
+    method: Baseline
     learning_rate: float
     schedule: str = "constant"
     prior: float = 0.0  # lambda: the loss has + lambda |theta|^2 / (2 rows)
@@ -49,22 +49,22 @@ HYPERPARAMETERS: dict[str, dict[str, float]] = {
 }
 
 
-_BOUNDED = choose(("nll", "beta_nll", "beta_nll_1", "faithful"), link="bounded_softplus_variance")
-_LINEAR = choose(("fisher8", "nll"), link="log_variance")
+_BOUNDED = choose(("nll", "beta_nll", "beta_nll_1", "faithful"), head="bounded_softplus_variance")
+_LINEAR = choose(("fisher8", "nll"), head="log_variance")
 _RADIUS = {**HYPERPARAMETERS["fisher8_radius"], "radius_mode": "target"}
 
 
-def _fisher8(label: str, **fields: Any) -> Method:
+def _fisher8(label: str, **fields: Any) -> Baseline:
     return _LINEAR["fisher8"].override(label=label, **fields)
 
 
-def _tuned(name: str, label: str) -> Method:
-    return METHODS[name].override(label=label, hyperparameters=HYPERPARAMETERS[name])
+def _tuned(name: str, label: str) -> Baseline:
+    return BASELINES[name].override(label=label, hyperparameters=HYPERPARAMETERS[name])
 
 
 SETTINGS = {
     "natural_nll": Setting(
-        METHODS["natural_nll"], 0.1, "cosine", 100.0, True, paper="natural_nll_kfac"
+        BASELINES["natural_nll"], 0.1, "cosine", 100.0, True, paper="natural_nll_kfac"
     ),
     # Not in the published table: what the loop of the next three does with beta of 0.
     "nll": Setting(_BOUNDED["nll"], 0.1, "constant", 100.0, True),

@@ -31,7 +31,7 @@ from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import Recipe
+from benchmarks.machinery.training import Setup
 from benchmarks.machinery.workers import Report
 from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 from fisher8_jax.ensembles import stack_members
@@ -52,31 +52,31 @@ class Looks(NamedTuple):
 
 def run_job(job: Job, report: Report) -> None:
     """Trains to the end, from the last checkpoint if there is one, and writes the cell."""
-    recipe = make_recipe(job)
+    setup = make_setup(job)
     datasets, runs = draw_datasets(job), draw_runs(job)
-    state = start(recipe.task, draw_params(job), None, runs, datasets)
-    looks = _first_look(job, _look(job, recipe, state.params, datasets))
+    state = start(setup.task, draw_params(job), None, runs, datasets)
+    looks = _first_look(job, _look(job, setup, state.params, datasets))
     with resumed(job.runs / job.cell, job.spec, (state, looks)) as (saved, done, save):
         state, looks = saved
         report(int(state.step) * job.seeds)
         for index in range(done, job.chunks):
             chunk, steps = draw_chunk(job, index * job.chunk).chunk(0, job.chunk)
-            state, _ = train(recipe.task, state, datasets, runs, chunk, steps)
-            looks = _written(looks, index + 1, _look(job, recipe, state.params, datasets))
+            state, _ = train(setup.task, state, datasets, runs, chunk, steps)
+            looks = _written(looks, index + 1, _look(job, setup, state.params, datasets))
             save((state, looks), index + 1)
             report(steps * job.seeds)
-    result = _result(job, recipe, state.params, looks)
+    result = _result(job, setup, state.params, looks)
     store = Store(job.results)
     store.write(job.cell, spec=job.spec, result=result, provenance=provenance(job.command))
 
 
-def make_recipe(job: Job) -> Recipe:
+def make_setup(job: Job) -> Setup:
     """The published network and optimiser, with log-variance outputs."""
     setting = setting_of(job.setting, job.method)
     method = METHODS[job.method].override(max_kl=setting.max_kl, radius_mode="target")
     optimizer = _momentum if setting.momentum else optax.sgd
     assert setting.momentum in (0, 0.9)
-    return Recipe(NETWORK, method, optimizer)
+    return Setup(NETWORK, method, optimizer)
 
 
 def draw_datasets(job: Job) -> Datasets:
@@ -151,31 +151,31 @@ def _written(looks: Looks, index: int, now: Looks) -> Looks:
     return copies
 
 
-def _look(job: Job, recipe: Recipe, params: Any, datasets: Datasets) -> Looks:
+def _look(job: Job, setup: Setup, params: Any, datasets: Datasets) -> Looks:
     truth = true_mean(DENSE), NOISES[job.noise](DENSE)
-    return _look_compiled(recipe, params, datasets.inputs[0], *map(jnp.asarray, truth))
+    return _look_compiled(setup, params, datasets.inputs[0], *map(jnp.asarray, truth))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _look_compiled(recipe, params, inputs, mean, sigma) -> Looks:
+def _look_compiled(setup, params, inputs, mean, sigma) -> Looks:
     def errors(params):
-        dist, _ = recipe.predict(params, None, jnp.asarray(DENSE)[:, None])
+        dist, _ = setup.predict(params, None, jnp.asarray(DENSE)[:, None])
         rmse = jnp.sqrt(jnp.mean(jnp.square(dist.mean - mean)))
         return rmse, jnp.mean(jnp.abs(dist.std / sigma - 1))
 
     first = jax.tree.map(lambda leaf: leaf[0], params)
-    dist, _ = recipe.predict(first, None, inputs)
-    features = functools.partial(recipe.network.features, first)
+    dist, _ = setup.predict(first, None, inputs)
+    features = functools.partial(setup.network.features, first)
     jacobian = local_jacobian_variance(features, inputs, radius=BALL)[SHOWN]
     kl = local_kl_variance(dist, inputs, radius=BALL)[SHOWN]
     rmse, sigma_error = jax.vmap(errors)(params)
     return Looks(rmse, sigma_error, jnp.log10(jacobian), jnp.log10(kl))
 
 
-def _result(job: Job, recipe: Recipe, params: Any, looks: Looks) -> dict[str, Any]:
+def _result(job: Job, setup: Setup, params: Any, looks: Looks) -> dict[str, Any]:
     first = jax.tree.map(lambda leaf: leaf[0], params)
     x = np.linspace(LOW, HIGH, POINTS, dtype=np.float32)[SHOWN]
-    dist, _ = recipe.predict(first, None, jnp.asarray(x)[:, None])
+    dist, _ = setup.predict(first, None, jnp.asarray(x)[:, None])
     targets = draw_datasets(job).targets[0][SHOWN]
     times = [min(i * job.chunk, job.steps) for i in range(len(looks.rmse))]
     return {

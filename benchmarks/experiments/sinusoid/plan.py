@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from benchmarks.machinery.methods import choose
+from benchmarks.machinery.baselines import choose
 
 LOW, HIGH = 0.0, 12.0
 POINTS = 1000
@@ -13,7 +13,7 @@ BATCH = 32
 LEARNING_RATE = 1e-3
 BALL = 0.5  # the radius of local variances
 
-METHODS = choose(("fisher8_radius", "fisher8", "nll", "beta_nll"), link="log_variance")
+METHODS = choose(("fisher8_radius", "fisher8", "nll", "beta_nll"), head="log_variance")
 
 
 class Setting(NamedTuple):

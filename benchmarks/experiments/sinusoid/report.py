@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks.experiments.sinusoid.figure import diverged, sinusoid_figure
 from benchmarks.experiments.sinusoid.plan import BALL, NOISES, SETTINGS, true_mean
+from benchmarks.machinery.baselines import BASELINES
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
-from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.store import Store
 
 SHOWN = ("nll", "fisher8", "fisher8_radius")
@@ -31,7 +31,7 @@ def table(cells: list[dict[str, Any]]) -> Table:
     rows = []
     for cell in cells:
         spec, result = cell["spec"], cell["result"]
-        label = METHODS[spec["method"]].label
+        label = BASELINES[spec["method"]].label
         place = [spec["setting"], spec["noise"], label, f"{spec['steps']:,}"]
         rows.append([*place, spread(result["rmse"]), spread(result["sigma_error"])])
     header = ["setting", "noise", "method", "steps", "RMSE", "mean |sigma/true - 1|"]
@@ -43,7 +43,7 @@ def _figure(cells: list[dict[str, Any]], setting: str, noise: str) -> list[Block
     for cell in sorted(cells, key=lambda cell: cell["spec"]["steps"]):
         if (cell["spec"]["setting"], cell["spec"]["noise"]) == (setting, noise):
             longest[cell["spec"]["method"]] = cell
-    columns = {METHODS[m].label: longest[m]["result"] for m in SHOWN if m in longest}
+    columns = {BASELINES[m].label: longest[m]["result"] for m in SHOWN if m in longest}
     if not columns:
         return []
     x = np.array(next(iter(columns.values()))["x"])

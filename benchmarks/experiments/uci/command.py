@@ -9,10 +9,10 @@ import argparse
 
 from benchmarks.experiments.uci.data import DATASETS, default_cache_dir, prepare, train_rows
 from benchmarks.experiments.uci.plan import BUDGETS, SPLITS, Job
+from benchmarks.machinery.baselines import BASELINES, PUBLISHED
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
 from benchmarks.machinery.console import console
 from benchmarks.machinery.data import add_data_argument
-from benchmarks.machinery.methods import METHODS, PAPER_METHODS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods",
         nargs="+",
-        default=PAPER_METHODS,
-        help="names of benchmarks/machinery/methods.py, or all",
+        default=PUBLISHED,
+        help="names of benchmarks/machinery/baselines.py, or all",
     )
     parser.add_argument("--datasets", nargs="+", default=["all"], help=", ".join(DATASETS))
     parser.add_argument(
@@ -56,7 +56,7 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
             results=args.results,
         )
         for optimizer in args.optimizers
-        for method in check_names("methods", args.methods, tuple(METHODS))
+        for method in check_names("methods", args.methods, tuple(BASELINES))
         for dataset in datasets
     ]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.experiments.uci.plan import BUDGETS
 from benchmarks.machinery import scoring
-from benchmarks.machinery.methods import WITH_VARIANCE
+from benchmarks.machinery.baselines import WITH_VARIANCE
 from benchmarks.machinery.seed_tables import published
 from benchmarks.machinery.store import Store
 

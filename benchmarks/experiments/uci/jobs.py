@@ -12,9 +12,9 @@ from jax import Array
 
 from benchmarks.experiments.uci import data as uci_data
 from benchmarks.experiments.uci.plan import BATCH, BUDGETS, SPLITS, Job
-from benchmarks.machinery.links import LINKS
+from benchmarks.machinery.baselines import BASELINES
+from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.loop import Datasets, Schedule, TrainState, start, train
-from benchmarks.machinery.methods import METHODS
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
@@ -22,7 +22,7 @@ from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.step import Apply, Run
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import OptimizerOf, Recipe
+from benchmarks.machinery.training import OptimizerOf, Setup
 from benchmarks.machinery.workers import Report
 from fisher8_jax.ensembles import stack_members
 
@@ -53,9 +53,9 @@ def run_job(job: Job, report: Report) -> None:
     store = Store(job.results)
     missing = [rate for rate in job.rates if store.read(job.cell(rate), job.spec(rate)) is None]
     prepared = load_prepared(job.data)
-    recipe = make_recipe(job)
-    state, runs = _train_runs(job, recipe, prepared, report)
-    scores = score_runs(recipe.predict, state.params, runs.dataset, prepared)
+    setup = make_setup(job)
+    state, runs = _train_runs(job, setup, prepared, report)
+    scores = score_runs(setup.predict, state.params, runs.dataset, prepared)
     for index, rate in enumerate(job.rates):
         if rate in missing:
             folds = {key: values[index :: len(job.rates)] for key, values in scores.items()}
@@ -63,11 +63,11 @@ def run_job(job: Job, report: Report) -> None:
             store.write(job.cell(rate), spec=spec, result=folds, provenance=origin)
 
 
-def make_recipe(job: Job) -> Recipe:
+def make_setup(job: Job) -> Setup:
     """The shared trunk of 50 and 50 units with the outputs that the method wants."""
-    method = METHODS[job.method]
-    network = Mlp(hidden=(50, 50), activation=jax.nn.elu, outputs=LINKS[method.link].outputs)
-    return Recipe(network, method, OPTIMIZERS[job.optimizer])
+    method = BASELINES[job.method]
+    network = Mlp(hidden=(50, 50), activation=jax.nn.elu, outputs=HEADS[method.head].outputs)
+    return Setup(network, method, OPTIMIZERS[job.optimizer])
 
 
 @functools.lru_cache(maxsize=8)
@@ -102,10 +102,10 @@ def draw_schedule(job: Job, prepared: Prepared) -> Schedule:
     return Schedule(rows, drawn[0][1], np.ones(steps, np.float32))
 
 
-def draw_runs(job: Job, recipe: Recipe, features: int) -> tuple[Any, Run]:
+def draw_runs(job: Job, setup: Setup, features: int) -> tuple[Any, Run]:
     """Initial parameters and constants, splits outermost, learning rates inside."""
     folds = range(SPLITS)
-    init = recipe.network.init  # type: ignore[attr-defined]
+    init = setup.network.init  # type: ignore[attr-defined]
     inits = [init(_rng(job, k, "init"), features, PADDED_FEATURES) for k in folds]
     rates = len(job.rates)
     params = jax.tree.map(lambda leaf: np.repeat(leaf, rates, axis=0), stack_members(inits))
@@ -137,15 +137,15 @@ def _score_runs(apply, params, source, test, shift, scale):
 
 
 def _train_runs(
-    job: Job, recipe: Recipe, prepared: Prepared, report: Report
+    job: Job, setup: Setup, prepared: Prepared, report: Report
 ) -> tuple[TrainState, Run]:
     schedule = draw_schedule(job, prepared)
-    params, runs = draw_runs(job, recipe, prepared.features)
-    state = start(recipe.task, params, None, runs, prepared.train)
+    params, runs = draw_runs(job, setup, prepared.features)
+    state = start(setup.task, params, None, runs, prepared.train)
     length = BUDGETS[job.optimizer].chunk
     for first in range(0, np.shape(schedule.rows)[0], length):
         chunk, steps = schedule.chunk(first, length)
-        state, _ = train(recipe.task, state, prepared.train, runs, chunk, steps)
+        state, _ = train(setup.task, state, prepared.train, runs, chunk, steps)
         jax.block_until_ready(state.step)
         report(steps * len(runs.key))
     return state, runs

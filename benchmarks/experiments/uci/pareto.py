@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks.experiments.uci.comparison import Comparison, Key
 from benchmarks.experiments.uci.plan import BUDGETS
+from benchmarks.machinery.baselines import WITH_VARIANCE
 from benchmarks.machinery.document import Figure
 from benchmarks.machinery.figures import to_png
-from benchmarks.machinery.methods import WITH_VARIANCE
 from fisher8_jax.plots import plot_pareto_panels
 
 Pair = tuple[str, str]

@@ -13,13 +13,13 @@ from benchmarks.experiments.uci.comparison import (
 )
 from benchmarks.experiments.uci.pareto import pareto_figures
 from benchmarks.experiments.uci.plan import BUDGETS, SPLITS
+from benchmarks.machinery.baselines import BASELINES, WITH_VARIANCE
 from benchmarks.machinery.document import Block, Paragraph, Section, Table
-from benchmarks.machinery.methods import METHODS, WITH_VARIANCE
 from benchmarks.machinery.store import Store
 
-LABELS = {name: method.label for name, method in METHODS.items()}
+LABELS = {name: method.label for name, method in BASELINES.items()}
 # Here the radius only bounds steps of the given learning rate; the recipe has tables of its own.
-LABELS["fisher8_radius"] = f"Fisher8, KL cap {METHODS['fisher8_radius'].max_kl:g}"
+LABELS["fisher8_radius"] = f"Fisher8, KL cap {BASELINES['fisher8_radius'].max_kl:g}"
 # What one looks for first stands where no scrolling is needed.
 COLUMNS = ("fisher8", "fisher8_radius", "nll", "beta_nll", "faithful", "unit_variance")
 LOW_RATES = (0.001, 0.003, 0.005)
@@ -237,7 +237,7 @@ def result_table(comparison: Comparison, optimizer: str, rate: float) -> Table:
 def methods_table(comparison: Comparison, optimizer: str) -> Table | None:
     """Every method that has results, also those that the paper does not run on these sets."""
     present = {key.method for key in comparison.ours if key.optimizer == optimizer}
-    methods = [*COLUMNS, *(m for m in METHODS if m not in COLUMNS)]
+    methods = [*COLUMNS, *(m for m in BASELINES if m not in COLUMNS)]
     methods = [method for method in methods if method in present]
     if set(methods) <= set(COLUMNS):
         return None

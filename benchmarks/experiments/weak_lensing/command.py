@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.experiments.weak_lensing.data import PREFIX, open_survey
-from benchmarks.experiments.weak_lensing.plan import METHODS, PAPER_METHODS, PRESETS, Job, Preset
+from benchmarks.experiments.weak_lensing.plan import METHODS, PRESETS, PUBLISHED, Job, Preset
 from benchmarks.experiments.weak_lensing.simulator import Simulation, simulate
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
 from benchmarks.machinery.console import console
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_argument(parser)
     parser.add_argument("--maps", default="simulated", choices=("simulated", "challenge"))
     parser.add_argument("--preset", default="quick", choices=tuple(PRESETS))
-    parser.add_argument("--methods", nargs="+", default=PAPER_METHODS, help=", ".join(METHODS))
+    parser.add_argument("--methods", nargs="+", default=PUBLISHED, help=", ".join(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--learning-rate", type=float, default=None)

@@ -32,12 +32,12 @@ from benchmarks.experiments.weak_lensing.network import Cnn
 from benchmarks.experiments.weak_lensing.plan import METHODS, Budget, Job
 from benchmarks.experiments.weak_lensing.score import weak_lensing_score
 from benchmarks.machinery.checkpoints import resumed
-from benchmarks.machinery.links import LINKS
+from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
-from benchmarks.machinery.step import Batch, Leaves, Run, update
+from benchmarks.machinery.step import Batch, Run, TrainState, init, update
 from benchmarks.machinery.store import Store
-from benchmarks.machinery.training import Recipe
+from benchmarks.machinery.training import Setup
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
 from fisher8_jax.metrics import coverage, nll, rmse
@@ -61,7 +61,7 @@ class Plateau(NamedTuple):
 class Progress(NamedTuple):
     """Everything a resumed training needs."""
 
-    leaves: Leaves
+    state: TrainState
     best: tuple[Any, Any]  # parameters and variables with the best validation score
     plateau: Plateau
     history: np.ndarray  # (epochs, 3): training loss, validation score, learning rate
@@ -78,9 +78,9 @@ class Prepared(NamedTuple):
 def run_job(job: Job, report: Report) -> None:
     """Trains, evaluates the best state on the test maps and writes the cell."""
     data = prepare(job.folder, job.galaxies)
-    recipe = make_recipe(job)
-    progress, epochs = fit(job, recipe, data, report)
-    dist, targets = predict_physical(job, recipe, progress.best, data, data.split.test)
+    setup = make_setup(job)
+    progress, epochs = fit(job, setup, data, report)
+    dist, targets = predict_physical(job, setup, progress.best, data, data.split.test)
     result = {
         **scores(dist, targets),
         "epochs": epochs,
@@ -101,12 +101,12 @@ def prepare(folder: Path, galaxies: float) -> Prepared:
     return Prepared(Maps(survey, galaxies, scales), scales, split)
 
 
-def make_recipe(job: Job) -> Recipe:
+def make_setup(job: Job) -> Setup:
     """The network with the outputs that the method wants, trained by plain SGD."""
     method = METHODS[job.method]
     dropout = (0.2, 0.1)[: len(job.dense)]
-    network = Cnn(len(TARGETS), LINKS[method.link].outputs, job.channels, job.dense, dropout)
-    return Recipe(network, method, optax.sgd)
+    network = Cnn(len(TARGETS), HEADS[method.head].outputs, job.channels, job.dense, dropout)
+    return Setup(network, method, optax.sgd)
 
 
 def scores(dist: Gaussian, targets: Array) -> dict[str, Any]:
@@ -124,19 +124,19 @@ def scores(dist: Gaussian, targets: Array) -> dict[str, Any]:
     return {"score": float(weak_lensing_score(dist, targets).sum()), **named}
 
 
-def fit(job: Job, recipe: Recipe, data: Prepared, report: Report) -> tuple[Progress, int]:
+def fit(job: Job, setup: Setup, data: Prepared, report: Report) -> tuple[Progress, int]:
     """Trains until the budget or the patience ends, going on from a checkpoint.
 
     Returns:
         The final progress, and the number of epochs that were trained.
     """
     sharding = batch_sharding(job.budget.batch)
-    progress = jax.device_put(_start(job, recipe, data), replicated(sharding))
+    progress = jax.device_put(_start(job, setup, data), replicated(sharding))
     progress = progress._replace(plateau=_start_plateau(job.budget), history=_history(job.budget))
     with resumed(job.scratch / job.cell, job.spec, progress) as (progress, epoch, save):
         report(epoch)
         while epoch < job.budget.epochs and not has_ended(job.budget, progress.plateau):
-            progress = train_epoch(job, recipe, data, progress, epoch)
+            progress = train_epoch(job, setup, data, progress, epoch)
             epoch += 1
             save(progress, epoch)
             report(1)
@@ -144,27 +144,24 @@ def fit(job: Job, recipe: Recipe, data: Prepared, report: Report) -> tuple[Progr
     return progress, epoch
 
 
-def train_epoch(
-    job: Job, recipe: Recipe, data: Prepared, progress: Progress, epoch: int
-) -> Progress:
+def train_epoch(job: Job, setup: Setup, data: Prepared, progress: Progress, epoch: int) -> Progress:
     """One pass over the training maps, the validation score and what follows from it."""
     rng = generator("weak_lensing", job.seed, "batches", epoch)
     run, rate = draw_run(job), np.float32(progress.plateau.rate / job.budget.learning_rate)
-    leaves, losses = progress.leaves, []
+    training, losses = progress.state, []
     batches = epoch_numbers(rng, data.split.train, job.budget.batch)
-    first_step = epoch * len(batches)
-    for index, batch in enumerate(_on_device(job, data, batches)):
-        leaves, loss = _update(recipe, leaves, run, batch, rate, np.int32(first_step + index))
+    for batch in _on_device(job, data, batches):
+        training, loss = _update(setup, training, run, batch, rate)
         losses.append(loss)
-    state = (leaves[0], leaves[1])
-    dist, targets = predict_physical(job, recipe, state, data, data.split.validation)
+    state = (training.params, training.variables)
+    dist, targets = predict_physical(job, setup, state, data, data.split.validation)
     score = float(weak_lensing_score(dist, targets).sum())
     history = progress.history.copy()
     history[epoch] = float(jnp.mean(jnp.stack(losses))), score, float(progress.plateau.rate)
     is_best = score > float(progress.plateau.best)
     # A copy, because the next step gives the memory of its arguments up.
     best = jax.tree.map(jnp.copy, state) if is_best else progress.best
-    return Progress(leaves, best, advance(job.budget, progress.plateau, score), history)
+    return Progress(training, best, advance(job.budget, progress.plateau, score), history)
 
 
 def advance(budget: Budget, plateau: Plateau, score: float) -> Plateau:
@@ -191,12 +188,12 @@ def has_ended(budget: Budget, plateau: Plateau) -> bool:
 
 
 def predict_physical(
-    job: Job, recipe: Recipe, state: tuple[Any, Any], data: Prepared, rows: np.ndarray
+    job: Job, setup: Setup, state: tuple[Any, Any], data: Prepared, rows: np.ndarray
 ) -> tuple[Gaussian, Array]:
     """Predictions and targets for maps in physical units, padding removed."""
     size = job.budget.batch
     batches = [rows[first : first + size] for first in range(0, len(rows), size)]
-    outputs = [_predict(recipe, *state, batch.inputs) for batch in _on_device(job, data, batches)]
+    outputs = [_predict(setup, *state, batch.inputs) for batch in _on_device(job, data, batches)]
     dist = jax.tree.map(lambda *parts: jnp.concatenate(parts)[: len(rows)], *outputs)
     dist = dist.unscale(jnp.asarray(data.scales.target_shift, jnp.float32)[None], _scale(data))
     return dist, jnp.asarray(data.maps.targets(rows), jnp.float32)
@@ -211,14 +208,13 @@ def draw_run(job: Job) -> Run:
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _update(recipe, leaves, run, batch, rate, step):
-    leaves, metrics = update(recipe.task, leaves, run, batch, rate, step)
-    return leaves, metrics["loss"]
+def _update(setup, state, run, batch, rate):
+    return update(setup.task, state, run, batch, rate)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _predict(recipe, params, variables, inputs):
-    return recipe.predict(params, variables, inputs)[0]
+def _predict(setup, params, variables, inputs):
+    return setup.predict(params, variables, inputs)[0]
 
 
 def _on_device(job: Job, data: Prepared, batches: list[np.ndarray]) -> Iterator[Batch]:
@@ -232,16 +228,15 @@ def _on_device(job: Job, data: Prepared, batches: list[np.ndarray]) -> Iterator[
     return prefetch(batches, make)
 
 
-def _start(job: Job, recipe: Recipe, data: Prepared) -> Progress:
-    network = recipe.network
+def _start(job: Job, setup: Setup, data: Prepared) -> Progress:
+    network = setup.network
     assert isinstance(network, Cnn)
     shape = data.maps.survey.mask.shape
     params, variables = network.init(seed_of("weak_lensing", job.seed, "init"), shape)
     # Compiled, so that no two leaves share a buffer: they are given up to the first step.
-    optimizer = jax.jit(recipe.full_optimizer(jnp.ones(()), jnp.ones(())).init)(params)
+    state = jax.jit(functools.partial(init, setup.task))(params, variables, draw_run(job))
     best = jax.tree.map(jnp.copy, (params, variables))
-    leaves = Leaves(params, variables, optimizer, ())
-    return Progress(leaves, best, _start_plateau(job.budget), _history(job.budget))
+    return Progress(state, best, _start_plateau(job.budget), _history(job.budget))
 
 
 def _start_plateau(budget: Budget) -> Plateau:

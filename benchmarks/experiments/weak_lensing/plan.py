@@ -4,16 +4,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.experiments.weak_lensing.simulator import Simulation
-from benchmarks.machinery.methods import METHODS as REGISTRY
-from benchmarks.machinery.methods import choose
+from benchmarks.machinery.baselines import BASELINES, choose
 
 SEEDS = (0, 1, 2, 3, 4)
 METHODS = {
-    "nll": REGISTRY["nll"].override(link="log_std"),
-    **choose(("beta_nll", "faithful"), link="bounded_softplus_variance"),
-    **choose(("fisher8", "fisher8_radius"), link="log_variance"),
+    "nll": BASELINES["nll"].override(head="log_std"),
+    **choose(("beta_nll", "faithful"), head="bounded_softplus_variance"),
+    **choose(("fisher8", "fisher8_radius"), head="log_variance"),
 }
-PAPER_METHODS = tuple(METHODS)[:4]
+PUBLISHED = tuple(METHODS)[:4]
 LABELS = {name: method.label for name, method in METHODS.items()}
 
 

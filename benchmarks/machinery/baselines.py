@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
+class Baseline:
     """One way to train a mean and a variance.
 
     Args:
         label: its name in tables and figures.
         loss: a name of `fisher8_jax.losses.LOSSES`.
-        link: a name of `benchmarks.machinery.links.LINKS`: how outputs become a distribution.
+        link: a name of `benchmarks.machinery.heads.LINKS`: how outputs become a distribution.
         hyperparameters: of the loss, pairs of names and values.
         stops_trunk: only the first output trains the trunk.
         max_kl: the KL radius at the end of the optimiser, None for none.
@@ -26,13 +26,13 @@ class Method:
 
     label: str
     loss: str
-    link: str = "softplus_std"
+    head: str = "softplus_std"
     hyperparameters: tuple[tuple[str, Any], ...] = ()
     stops_trunk: bool = False
     max_kl: float | None = None
     radius_mode: Literal["target", "cap"] = "cap"
 
-    def override(self, **fields: Any) -> "Method":
+    def override(self, **fields: Any) -> "Baseline":
         """The same method with some fields replaced; `hyperparameters` may be a mapping."""
         if isinstance(fields.get("hyperparameters"), Mapping):
             fields["hyperparameters"] = tuple(fields["hyperparameters"].items())
@@ -40,28 +40,28 @@ class Method:
 
 
 # The first five are the published ones, each with its authors' head.
-METHODS = {
-    "unit_variance": Method("Unit variance", "unit_variance", "unit_variance"),
-    "nll": Method("NLL", "nll"),
-    "beta_nll": Method("beta-NLL 0.5", "beta_nll", "softplus_variance", (("beta", 0.5),)),
-    "faithful": Method("Faithful", "faithful", stops_trunk=True),
-    "fisher8": Method("Fisher8", "fisher8"),
-    "fisher8_radius": Method("Fisher8 + KL radius", "fisher8", max_kl=0.01),
-    "beta_nll_1": Method("beta-NLL 1.0", "beta_nll", "softplus_variance", (("beta", 1.0),)),
-    "natural_nll": Method("Natural NLL", "nll", "natural"),
-    "natural_gradient": Method("Natural gradient", "natural_gradient"),
-    "collier": Method("Collier, tau 0", "collier", "latent"),
-    "trustable": Method("Trustable", "trustable", hyperparameters=(("step_size", 0.1),)),
+BASELINES = {
+    "unit_variance": Baseline("Unit variance", "unit_variance", "unit_variance"),
+    "nll": Baseline("NLL", "nll"),
+    "beta_nll": Baseline("beta-NLL 0.5", "beta_nll", "softplus_variance", (("beta", 0.5),)),
+    "faithful": Baseline("Faithful", "faithful", stops_trunk=True),
+    "fisher8": Baseline("Fisher8", "fisher8"),
+    "fisher8_radius": Baseline("Fisher8 + KL radius", "fisher8", max_kl=0.01),
+    "beta_nll_1": Baseline("beta-NLL 1.0", "beta_nll", "softplus_variance", (("beta", 1.0),)),
+    "natural_nll": Baseline("Natural NLL", "nll", "natural"),
+    "natural_gradient": Baseline("Natural gradient", "natural_gradient"),
+    "collier": Baseline("Collier, tau 0", "collier", "latent"),
+    "trustable": Baseline("Trustable", "trustable", hyperparameters=(("step_size", 0.1),)),
 }
-PAPER_METHODS = tuple(METHODS)[:5]
-WITH_VARIANCE = PAPER_METHODS[1:]
+PUBLISHED = tuple(BASELINES)[:5]
+WITH_VARIANCE = PUBLISHED[1:]
 
 
-def choose(names: Iterable[str], **fields: Any) -> dict[str, Method]:
+def choose(names: Iterable[str], **fields: Any) -> dict[str, Baseline]:
     """Rows of the registry by name, all with the same fields replaced.
 
     Example:
         >>> choose(["nll"], link="log_variance")["nll"].link
         'log_variance'
     """
-    return {name: METHODS[name].override(**fields) for name in names}
+    return {name: BASELINES[name].override(**fields) for name in names}

@@ -10,7 +10,7 @@ from jax import Array
 from fisher8_jax import Gaussian
 
 
-class Link(NamedTuple):
+class Head(NamedTuple):
     """A function of `outputs` arrays with the shape of the targets."""
 
     apply: Callable[..., Gaussian]
@@ -22,16 +22,16 @@ def _unit_variance(mean: Array, raw: Array) -> Gaussian:
     return Gaussian(mean, jnp.zeros_like(mean))
 
 
-LINKS = {
-    "unit_variance": Link(_unit_variance),
-    "log_variance": Link(Gaussian),
-    "log_std": Link(Gaussian.from_log_std),
-    "softplus_std": Link(Gaussian.from_softplus_std),
-    "softplus_variance": Link(Gaussian.from_softplus_variance),
-    "bounded_softplus_variance": Link(
+HEADS = {
+    "unit_variance": Head(_unit_variance),
+    "log_variance": Head(Gaussian),
+    "log_std": Head(Gaussian.from_log_std),
+    "softplus_std": Head(Gaussian.from_softplus_std),
+    "softplus_variance": Head(Gaussian.from_softplus_variance),
+    "bounded_softplus_variance": Head(
         functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
     ),
-    "natural": Link(Gaussian.from_natural),
+    "natural": Head(Gaussian.from_natural),
     # What Collier's method predicts at temperature 0: the latent itself.
-    "latent": Link(Gaussian.from_latent, outputs=3),
+    "latent": Head(Gaussian.from_latent, outputs=3),
 }
