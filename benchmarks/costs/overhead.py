@@ -36,7 +36,7 @@ LOSSES = {
     "fisher8": lambda dist, targets: fisher8(dist).nll(targets),
     "fisher8_nll": fisher8_nll,
 }
-RIVALS = ("fisher8", "fisher8_nll")
+BASELINES = ("fisher8", "fisher8_nll")
 
 
 class Problem(NamedTuple):
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     with progress("overhead", 3 * args.rounds) as advance:
         for problem in (small_mlp(rng), large_mlp(rng), small_cnn(rng)):
             seconds = interleaved_seconds(problem, args.rounds, advance)
-            rows += [summary(problem, baseline, seconds) for baseline in RIVALS]
+            rows += [summary(problem, baseline, seconds) for baseline in BASELINES]
     result = {"networks": rows, "sharded_step": sharded_communication(rng), "machine": machine()}
     store = Store(args.results)
     spec = {"rounds": args.rounds, "seed": args.seed}

@@ -29,7 +29,7 @@ def test_run_prints_stores_and_compares(tmp_path, capsys, monkeypatch):
     assert "tiny" in capsys.readouterr().out
     (cell,) = Store(tmp_path).cells("overhead")
     rows = cell["result"]["networks"]
-    assert len(rows) == 3 * len(overhead.RIVALS)
+    assert len(rows) == 3 * len(overhead.BASELINES)
     assert all(row["median_ratio"] > 0 for row in rows)
 
 

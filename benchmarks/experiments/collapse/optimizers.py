@@ -40,7 +40,7 @@ def _radius_alone(steps: Array) -> Optimizer:
 
 
 def _bounded(largest: float) -> Make:
-    """Second moments and another bound; hidden units are not protected from common moves."""
+    """Second moments and another bound; hidden units are not protected from shared updates."""
     return lambda steps: descend(_radius(steps, largest), momentum=0.9, second_moment=0.99)
 
 
@@ -49,7 +49,7 @@ def _short(largest: float) -> Make:
     return lambda steps: fisher8_optimizer(steps, max_change=_change(largest))
 
 
-def _without_common_moves(steps: Array) -> Optimizer:
+def _without_shared_updates(steps: Array) -> Optimizer:
     """The mean along the inputs removed altogether."""
     removed = optax.stateless(lambda updates, _: jax.tree.map(_remove_mean, updates))
     return descend(optax.chain(removed, _radius(steps, 0.2)), momentum=0.9, second_moment=0.99)
@@ -82,7 +82,7 @@ OPTIMIZERS: dict[str, Make] = {
     "radius_alone": _radius_alone,
     "bound_0.1": _bounded(0.1),
     "bound_0.2": _bounded(0.2),
-    "removed": _without_common_moves,
+    "removed": _without_shared_updates,
     "short_0.2": _short(0.2),
     "default": fisher8_optimizer,
     "short_0.5": _short(0.5),

@@ -303,5 +303,5 @@ def draw_fit(ax: Any, fit: Callable[[Array], Gaussian], splits: Splits) -> None:
     ax.plot(*rows.T, ".", color="0.35", markersize=3, label="training")
     ax.plot(*test.T, "x", color="black", markersize=4, label="test")
     ax.set(xlabel="", ylabel="")
-    ax.legend().remove()  # one stands beside the panels, so the room for it is not needed
+    ax.legend().remove()  # one stands beside the panels, so no space is kept for it
     ax.autoscale(axis="y")

@@ -138,7 +138,7 @@ def _seeds(job: Job) -> range:
 
 
 def _first_look(job: Job, now: Looks) -> Looks:
-    """Room for all looks, the first of them taken."""
+    """Arrays for all evaluations, the first of them made."""
     empty = (np.full((job.chunks + 1, *leaf.shape), np.nan, leaf.dtype) for leaf in now)
     return _written(Looks(*empty), 0, now)
 

@@ -16,7 +16,7 @@ MODELS = {
     "ngboost": "NGBoost",
 }
 OURS = "fisher8"
-RIVALS = tuple(model for model in MODELS if model != OURS)
+BASELINES = tuple(model for model in MODELS if model != OURS)
 
 # What a part of the estimator is good for; these have no rank, and only a few splits are run.
 VARIANTS = {

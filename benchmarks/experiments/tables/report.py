@@ -10,7 +10,7 @@ from benchmarks.experiments.tables.plan import (
     CHOSEN_ON,
     MODELS,
     OURS,
-    RIVALS,
+    BASELINES,
     SPLITS,
     VARIANTS,
 )
@@ -86,7 +86,7 @@ def rank_table(found: Comparison, which: str) -> Table:
 def pair_table(cells: Cells) -> Table:
     """The estimator beside each baseline alone, on all splits that both have."""
     rows = []
-    for baseline in RIVALS:
+    for baseline in BASELINES:
         found = compare(cells, (OURS, baseline))
         if baseline not in found.models:
             continue
