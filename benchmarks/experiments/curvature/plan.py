@@ -7,7 +7,7 @@
 
 One setting of the whole network serves all UCI sets and both budgets: damping and radius are the
 recipe's own, chosen by held-out rows of the sets in SELECTION. An earlier setting (damping 0.1,
-radius 0.3) had been tried on all eight. Baselines with a learning rate get the best of three, chosen
+radius 0.3) had been tried on all eight. Baselines with a rate get the best of three, chosen
 on a tenth of the training rows, and are then trained on all of them; so does a second row of the
 whole network with its damping. The recipe of the whole network keeps an average of the parameters,
 and the same tenth says whether it or the last ones are judged. Beside that stands what the same

@@ -7,10 +7,10 @@ import numpy as np
 
 from benchmarks.experiments.tables.figure import draw
 from benchmarks.experiments.tables.plan import (
+    BASELINES,
     CHOSEN_ON,
     MODELS,
     OURS,
-    BASELINES,
     SPLITS,
     VARIANTS,
 )
