@@ -37,7 +37,7 @@ def make_batch(maps: Maps, scales: Scales, numbers: np.ndarray, size: int) -> Ba
     numbers = np.resize(numbers, size)
     targets = (maps.targets(numbers) - scales.target_shift) / scales.target_scale
     inputs = Inputs(maps.images(numbers), where)
-    return Batch(inputs, targets.astype(np.float32), numbers, where[:, None])
+    return Batch(inputs, targets.astype(np.float32), where[:, None])
 
 
 def batch_sharding(batch: int, devices: list[Any] | None = None) -> NamedSharding:
