@@ -165,7 +165,7 @@ def test_the_report_compares_variants(tmp_path):
 
 
 def test_the_docs_show_the_stored_variants():
-    page = (DOCS / "recipe.md").read_text()
+    page = (DOCS / "default_optimizer.md").read_text()
     tables = [
         block
         for block in section(Store()).blocks
