@@ -3,11 +3,12 @@
 Run it from the root of the repository: `python docs/images/make_images.py [NAME ...]`; a name is a
 page such as `plots.md` or a picture such as `front.png`. Every fenced Python block of a page is
 executed in order; an image link that follows a block names the file that the current figure is
-saved to. `front.png` comes from trainings of `front.py`, `engel.png` and `dense.png` from those of
-`python -m benchmarks engel` and `dense`, which draw them.
+saved to. `front.png` comes from trainings of `front.py`, `posterior.png` from the gallery,
+`engel.png` and `dense.png` from those of `python -m benchmarks engel` and `dense`, which draw them.
 """
 
 import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -72,10 +73,14 @@ def from_results(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or [*PAGES, *FROM_REPORT, "front.png"]
+    asked = sys.argv[1:] or [*PAGES, *FROM_REPORT, "front.png", "posterior.png"]
     for name in asked:
         if name in PAGES:
             from_page(DOCS / name)
+    if "posterior.png" in asked:
+        runpy.run_path(str(DOCS / "gallery_source" / "plot_6b_posterior.py"))
+        plt.savefig(DOCS / "images" / "posterior.png", metadata={"Software": None})
+        plt.close("all")
     if "front.png" in asked:
         front.make(DOCS / "images" / "front.png")
     if drawn := [name for name in asked if name in FROM_REPORT]:

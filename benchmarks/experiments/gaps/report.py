@@ -53,29 +53,25 @@ def values(scores: Scores, kind: str, model: str, score: str) -> dict[tuple[str,
 
 
 def summary(scores: Scores, kind: str) -> Table:
-    """Medians over the splits that a model has, and how far behind the best of all."""
+    """Medians over the splits that all models have, and how far behind the best of them."""
     nll = {model: values(scores, kind, model, "nll") for model in MODELS}
-    best: dict[tuple[str, int], float] = {}
-    for found in nll.values():
-        for split, value in found.items():
-            best[split] = min(value, best.get(split, np.inf))
+    present = {model: found for model, found in nll.items() if found}
+    common = sorted(set.intersection(*(set(found) for found in present.values())))
+    best = {split: min(found[split] for found in present.values()) for split in common}
     rows = []
-    for model, title in MODELS.items():
-        if not nll[model]:
+    for model, found in present.items():
+        if not common:
             continue
-        behind = [value - best[split] for split, value in nll[model].items()]
-        coverage = list(values(scores, kind, model, "coverage").values())
-        cells = [np.median(list(nll[model].values())), np.median(behind), np.max(behind)]
-        wins = sum(b == 0 for b in behind)
-        rows.append(
-            [title, str(len(behind)), *(f"{c:.2f}" for c in cells), str(wins), _mean(coverage)]
-        )
-    header = ["model", "splits", "median NLL", "behind the best, median", "at most", "best on"]
-    return Table(f"All {kind} splits", [*header, "coverage of 90 % intervals"], rows)
-
-
-def _mean(values: list[float]) -> str:
-    return f"{np.mean(values):.2f}"
+        behind = [found[split] - best[split] for split in common]
+        coverage = values(scores, kind, model, "coverage")
+        cells = [np.median([found[split] for split in common]), np.median(behind), np.max(behind)]
+        covered = np.mean([coverage[split] for split in common])
+        wins = str(sum(b == 0 for b in behind))
+        rows.append([MODELS[model], *(f"{c:.2f}" for c in cells), wins, f"{covered:.2f}"])
+    header = ["model", "median NLL", "behind the best, median", "at most", "best on"]
+    sets = len({name for name, _ in common})
+    caption = f"The {len(common)} {kind} splits of {sets} sets that all models have"
+    return Table(caption, [*header, "coverage of 90 % intervals"], rows)
 
 
 def table(scores: Scores, kind: str, score: str) -> Table:
