@@ -130,7 +130,7 @@ def test_imports_in_prose_and_error_texts():
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_dotted_names_in_prose_exist(page):
-    """`fisher8_jax.room.name` on a page leads somewhere, apart from what was renamed."""
+    """`fisher8_jax.subpackage.name` on a page leads somewhere, apart from what was renamed."""
     if page.name == "changelog.md":
         return
     for code in in_backticks(re.sub(r"```.*?```", "", page.read_text(), flags=re.S)):

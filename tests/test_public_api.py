@@ -12,21 +12,21 @@ from tests.places import LIBRARY, PACKAGE, ROOT
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 
 CHOSEN = {
-    "": ("fisher8", "fisher8_nll", "microbatched_value_and_grad"),  # the rest repeats a room
+    "": ("fisher8", "fisher8_nll", "microbatched_value_and_grad"),  # the rest repeats a subpackage
     "heads.nnx": ("DistributionHead", "predict_fn", "predict_one_fn"),  # what is defined there
     "heads.linen": ("DistributionHead", "TrainState"),
 }
-DOORS = [path for path in LIBRARY if path.name == "__init__.py"]
-ROOMS = [".".join(door.parent.relative_to(PACKAGE).parts) for door in DOORS]
+INTERFACES = [path for path in LIBRARY if path.name == "__init__.py"]
+SUBPACKAGES = [".".join(path.parent.relative_to(PACKAGE).parts) for path in INTERFACES]
 
 
 def public_names():
-    """Qualified name and object of everything that a room offers."""
+    """Qualified name and object of everything that a subpackage offers."""
     found = {}
-    for room in ROOMS:
-        path = f"fisher8_jax.{room}".rstrip(".")
+    for subpackage in SUBPACKAGES:
+        path = f"fisher8_jax.{subpackage}".rstrip(".")
         module = importlib.import_module(path)
-        for name in CHOSEN.get(room, vars(module)):
+        for name in CHOSEN.get(subpackage, vars(module)):
             value = getattr(module, name)
             if not name.startswith("_") and not inspect.ismodule(value):
                 found[f"{path}.{name}"] = value
@@ -60,15 +60,15 @@ def test_the_version_is_that_of_the_project():
     assert fisher8_jax.__version__ == project["version"]
 
 
-def test_rooms_reached_lazily_are_those_that_the_top_level_does_not_import():
+def test_subpackages_reached_lazily_are_those_that_the_top_level_does_not_import():
     import fisher8_jax
 
-    rooms = {room for room in ROOMS if room and "." not in room}
-    assert rooms <= set(dir(fisher8_jax))
-    assert set(fisher8_jax._LAZY) <= rooms
+    found = {name for name in SUBPACKAGES if name and "." not in name}
+    assert found <= set(dir(fisher8_jax))
+    assert set(fisher8_jax._LAZY) <= found
 
 
-def test_the_top_level_only_repeats_names_of_the_rooms():
+def test_the_top_level_only_repeats_names_of_subpackages():
     import fisher8_jax
 
     objects = [id(value) for value in PUBLIC.values()]

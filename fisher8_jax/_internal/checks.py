@@ -1,9 +1,9 @@
 """One vocabulary of argument checks, with the wording of the errors they raise.
 
-A function called `check_...` raises, here and in every room; most return the argument in the form
-that the caller wants. Every message names the argument, what was expected, what came, and the
-likely fix. Checks look at shapes, dtypes and Python numbers only, so they run while tracing and
-cost nothing in a compiled step. Rooms word what only they know in a `_checks.py` of their own.
+A function called `check_...` raises, here and in every subpackage; most return the argument in the
+form that the caller needs. Every message names the argument, what was expected, what came, and the
+likely fix. Checks use only shapes, dtypes and Python numbers, so they run while tracing and cost
+nothing in a compiled step. Subpackages check what only they know in a module of their own.
 """
 
 import numbers

@@ -1,4 +1,4 @@
-"""Packages that only some rooms need: what to install when one of them is missing."""
+"""Packages that only some subpackages need: what to install when one of them is missing."""
 
 import contextlib
 from collections.abc import Iterator

@@ -57,13 +57,13 @@ FACTORIES: dict[str, Callable[[], optax.GradientTransformationExtraArgs]] = {
 class _OurOptimizers(ast.NodeTransformer):
     """Replaces the two lists of optimizers, `..._OPTIMIZERS_UNDER_TEST = ...`."""
 
-    def visit_Assign(self, node: ast.Assign) -> ast.Assign:  # noqa: N802
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
         name = node.targets[0]
         if isinstance(name, ast.Name) and name.id.endswith("_OPTIMIZERS_UNDER_TEST"):
             node.value = ast.copy_location(ast.Name("OUR_OPTIMIZERS", ast.Load()), node.value)
         return node
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:  # noqa: N802
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """Leaves out `_MAIN_OPTIMIZERS_UNDER_TEST += [...]`, the wrappers of Optax's own."""
 
 
