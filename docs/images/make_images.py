@@ -3,8 +3,9 @@
 Run it from the root of the repository: `python docs/images/make_images.py [NAME ...]`; a name is a
 page such as `plots.md` or a picture such as `front.png`. Every fenced Python block of a page is
 executed in order; an image link that follows a block names the file that the current figure is
-saved to. `front.png` comes from trainings of `front.py`, `posterior.png` from the gallery,
-`engel.png` and `dense.png` from those of `python -m benchmarks engel` and `dense`, which draw them.
+saved to. `front.png` comes from trainings of `front.py`, `geometry.png` from `geometry.py`,
+`posterior.png` from the gallery, `engel.png` and `dense.png` from the trainings of `python -m
+benchmarks engel` and `dense`, which draw them.
 """
 
 import re
@@ -19,6 +20,7 @@ import matplotlib.pyplot as plt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import front
+import geometry
 
 DOCS = Path(__file__).resolve().parent.parent
 PART = re.compile(
@@ -73,7 +75,13 @@ def from_results(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or [*PAGES, *FROM_REPORT, "front.png", "posterior.png"]
+    asked = sys.argv[1:] or [
+        *PAGES,
+        *FROM_REPORT,
+        "front.png",
+        "geometry.png",
+        "posterior.png",
+    ]
     for name in asked:
         if name in PAGES:
             from_page(DOCS / name)
@@ -83,5 +91,7 @@ if __name__ == "__main__":
         plt.close("all")
     if "front.png" in asked:
         front.make(DOCS / "images" / "front.png")
+    if "geometry.png" in asked:
+        geometry.make(DOCS / "images" / "geometry.png")
     if drawn := [name for name in asked if name in FROM_REPORT]:
         from_results(drawn)

@@ -102,7 +102,7 @@ def _check_dist(dist: object) -> Predictive:
         raise TypeError(
             "`dist` must be a predicted distribution, because the doctor judges the spread, too; "
             f"got {type(dist).__name__}. From predicted means and standard deviations: "
-            "`Gaussian.from_std(mean, std)`. An estimator gives one by `predict_distribution(X)`."
+            "`Gaussian.from_std(mean, std)`. An estimator gives one by `predict_distribution`."
         )
     return dist
 

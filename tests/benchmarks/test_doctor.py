@@ -27,3 +27,8 @@ def test_no_rule_alarms_on_more_than_two_per_cent_of_true_models():
     for row in rows:
         assert row["draws"] == 200
         assert max(row["alarms"].values(), default=0) <= 0.02 * 200, row
+
+
+def test_faults_that_are_easily_taken_for_others_are_named():
+    for name, entry in Store(DEFAULT_RESULTS).read("doctor/cases").items():
+        assert entry["right"] >= 0.98 * entry["draws"], name
