@@ -169,7 +169,7 @@ def test_the_docs_show_the_stored_variants():
     tables = [
         block
         for block in section(Store()).blocks
-        if isinstance(block, Table) and block.header[0] == "recipe"
+        if isinstance(block, Table) and block.header[0] == "optimizer"
     ]
     assert len(tables) == 2
     for table in tables:

@@ -1,4 +1,4 @@
-"""The factor of the members' variances, found by another route and carried through everything."""
+"""The factor of the members' variances, found by another route and followed through everything."""
 
 import numpy as np
 import pytest

@@ -90,7 +90,7 @@ def _variant_table(words: str, runs: list[Run], places: Iterable[tuple[Any, ...]
         "of the last hidden layer"
     )
     header = [f"{a} {w}, {s} steps of {b}" for a, w, s, b in places]
-    return Table(caption, ["recipe", *header], rows)
+    return Table(caption, ["optimizer", *header], rows)
 
 
 def _fit_and_dead(runs: list[Run]) -> str:
