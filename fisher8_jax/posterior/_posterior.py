@@ -99,7 +99,8 @@ class Posterior:
         Args:
             inputs: like those of training, any number of rows.
             samples: how many draws of the outputs to mix. None takes the closed form of a
-                location-scale family, and 64 draws for any other.
+                location-scale family, and 64 draws for any other. Draws are better, too, where
+                the scale itself is very uncertain.
             key: for the draws, `jax.random.key(0)` if None.
 
         Returns:
