@@ -39,6 +39,9 @@ class NetworkGradient(NamedTuple):
         step_kl: the mean divergence by which a step of minus `gradient` moves the predictions, to
             second order. Like `slope` it is None where it is not known: with weights, and with
             `Blocks`.
+        residual: what the solution leaves of the linear system, relative to its right-hand side:
+            the relative error of the gradient, about. Rounding with `Direct`, up to `tolerance`
+            with `ConjugateGradients`, None with `Blocks`.
         curvature: the curvature it was computed with.
         state: the state to hand to the next call, None if none was given.
 
@@ -56,6 +59,7 @@ class NetworkGradient(NamedTuple):
     gradient: ArrayTree
     slope: Array | None
     step_kl: Array | None
+    residual: Array | None
     curvature: NetworkCurvature
     state: GradientState | None = None
 
@@ -157,7 +161,7 @@ def _network_gradient(
     if initial is not None:
         gradient = jax.tree.map(jnp.add, gradient, initial)
     new = None if state is None else given._replace(second_moments=moments).remember(gradient)
-    return NetworkGradient(value, gradient, slope, step_kl, curvature, new)
+    return NetworkGradient(value, gradient, slope, step_kl, solution.residual, curvature, new)
 
 
 def _value_and_natural(

@@ -210,7 +210,10 @@ def _operand_cotangents(
 
     one_output = jax.vmap(of_example)
     try:
-        return jax.vmap(one_output, in_axes=(None, 0))(others, deltas)
+        try:
+            return jax.vmap(one_output, in_axes=(None, 0))(others, deltas)
+        except NotImplementedError:  # JAX's rule for grouped convolutions under `shard_map`
+            return lax.map(lambda output: one_output(others, output), deltas)
     except Exception as error:
         names = ", ".join(f"`{network.names[leaf]}`" for leaf in sorted(use.leaves))
         raise ValueError(

@@ -19,7 +19,7 @@ from chex import ArrayTree, Numeric
 from jax import Array, lax
 
 from fisher8_jax._fisher8 import check_family, natural_cotangent, vary_over, what_natural_needs
-from fisher8_jax._internal.numerics import AxisName, materialize
+from fisher8_jax._internal.numerics import AxisName, Scaled, l2_norm, materialize
 from fisher8_jax._internal.sharding import place_like, with_auto_axes
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.curvature._leaf_forms import LeafPlan, describe
@@ -51,11 +51,14 @@ class Solution(NamedTuple):
         slope: the derivative of the loss along the step, None where it is not known.
         step_kl: half the mean square of the step's whitened movement, its divergence to second
             order, None where it is not known.
+        residual: the length of what the solution leaves of the right-hand side, relative to it and
+            over all devices; None where it is not known.
     """
 
     whitened: Array
-    slope: Array | None
-    step_kl: Array | None
+    slope: Array | None = None
+    step_kl: Array | None = None
+    residual: Array | None = None
 
 
 @register_tree
@@ -105,14 +108,27 @@ class NetworkCurvature:
         gradient = gradient.astype(self.prepared.damping.dtype)
         right = gradient if moved is None else gradient - moved / self.prepared.elements
         whitened = self.solver.solve(self.prepared, right, self.axis_name)
-        if not self.knows_movement:
-            return Solution(whitened, None, None)
+        if not self.solver.knows_movement:
+            return Solution(whitened)
         total = self.solver.movement(self.prepared, whitened, self.axis_name)
+        residual = self._residual(right, whitened, total)
+        if not self.knows_movement:
+            return Solution(whitened, residual=residual)
         total = total if moved is None else total + moved
         square = jnp.sum(jnp.square(total))
         # Beyond the range of numbers is still a length that a radius can shorten.
         square = jnp.minimum(square, jnp.finfo(square.dtype).max)
-        return Solution(whitened, jnp.sum(gradient * total), 0.5 * square / self.prepared.elements)
+        step_kl = 0.5 * square / self.prepared.elements
+        return Solution(whitened, jnp.sum(gradient * total), step_kl, residual)
+
+    def _residual(self, right: Array, whitened: Array, moved: Array) -> Array:
+        left = right - moved / self.prepared.elements - self.prepared.damping * whitened
+        return self._norm(left) / jnp.where((size := self._norm(right)) > 0, size, 1)
+
+    def _norm(self, vector: Array) -> Array:
+        flat = Scaled(vector.reshape(-1))
+        norm = l2_norm(flat, (0,), self.axis_name)
+        return (jnp.exp(norm.log_max) * jnp.sqrt(norm.sum_sq))[0]
 
     @property
     def knows_movement(self) -> bool:

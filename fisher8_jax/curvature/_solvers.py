@@ -18,7 +18,11 @@ from jax.lax import linalg
 from fisher8_jax._internal.batching import one_matrix_at_a_time
 from fisher8_jax._internal.checks import check_count, check_number
 from fisher8_jax._internal.numerics import AxisName
-from fisher8_jax.curvature._conjugate_gradients import conjugate_gradients
+from fisher8_jax.curvature._conjugate_gradients import (
+    Iteration,
+    conjugate_gradients,
+    nystroem,
+)
 from fisher8_jax.curvature._gram import gram_matrix
 from fisher8_jax.curvature._problem import Problem
 
@@ -159,29 +163,38 @@ class ConjugateGradients(NamedTuple):
     """Solves without any matrix: one forward- and one reverse-mode derivative an iteration.
 
     For dense outputs and very large batches, where `(outputs rows)^2` numbers are too many. The
-    solution is approximate: iterations end at `max_iterations`, or as soon as the residual is
-    `tolerance` times the right-hand side.
+    solution is approximate: iterations end as soon as the residual is `tolerance` times the
+    right-hand side, which is about the relative error of the gradient. What was reached is the
+    `residual` of `network_gradient`.
+
+    The first iterations are plain. Where they do not suffice, as with small predicted variances,
+    `rank` products with random vectors make a preconditioner that takes out the largest
+    eigenvalues, and up to `max_iterations` follow.
 
     Args:
-        max_iterations: the largest number of iterations.
+        max_iterations: the largest number of iterations with the preconditioner.
         tolerance: the relative residual to stop at.
+        rank: how many eigenvalues the preconditioner takes out; 0 for no preconditioner.
 
     Example:
         >>> from fisher8_jax.curvature import ConjugateGradients
-        >>> ConjugateGradients(max_iterations=10)
-        ConjugateGradients(max_iterations=10, tolerance=0.001)
+        >>> ConjugateGradients(tolerance=1e-3)
+        ConjugateGradients(max_iterations=100, tolerance=0.001, rank=64)
     """
 
-    max_iterations: int = 20
-    tolerance: float = 1e-3
+    max_iterations: int = 100
+    tolerance: float = 0.003
+    rank: int = 64
 
     def prepare(self, problem: Problem) -> Prepared:
         return Prepared(problem.jacobian, problem.damping, problem.elements)
 
     def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
+        def gram(z: Array) -> Array:
+            return prepared.state.gram_product(z, axis_name) / prepared.elements
+
         def multiply(z: Array) -> Array:
-            product = prepared.state.gram_product(z, axis_name)
-            return product / prepared.elements + prepared.damping * z
+            return gram(z) + prepared.damping * z
 
         def dot(a: Array, b: Array) -> Array:
             product = jnp.vdot(a, b, precision=_EXACT)
@@ -192,8 +205,25 @@ class ConjugateGradients(NamedTuple):
         if axis_name is not None:
             size = lax.pmax(size, axis_name)
         size = jnp.where(size == 0, 1, size)
-        limits = self.max_iterations, self.tolerance
-        return size * conjugate_gradients(multiply, dot, right / size, *limits)
+        scaled = right / size
+        target = self.tolerance**2 * dot(scaled, scaled)
+        plain = self.max_iterations if self.rank == 0 else _PLAIN_ITERATIONS
+        found = conjugate_gradients(
+            multiply, lambda x: x, dot, jnp.zeros_like(scaled), scaled,
+            target=target, max_iterations=plain,
+        )  # fmt: skip
+        if self.rank == 0:
+            return size * found.solution
+
+        def go_on(found: Iteration) -> Array:
+            probes = _probes(min(self.rank, scaled.size), scaled, axis_name)
+            return conjugate_gradients(
+                multiply, nystroem(gram, prepared.damping, dot, probes), dot,
+                found.solution, found.residual, target=target, max_iterations=self.max_iterations,
+            ).solution  # fmt: skip
+
+        is_done = (found.left <= target) | (found.size <= 0)
+        return size * lax.cond(is_done, lambda found: found.solution, go_on, found)
 
     @property
     def knows_movement(self) -> bool:
@@ -208,14 +238,18 @@ class ConjugateGradients(NamedTuple):
 
     def describe(self) -> str:
         return (
-            f"conjugate gradients: at most {self.max_iterations} iterations of one forward- and "
-            "one reverse-mode derivative, no matrix"
+            "conjugate gradients: one forward- and one reverse-mode derivative an iteration until "
+            f"the residual is {self.tolerance:g}, at most {self.max_iterations}"
         )
 
 
-# Beyond a matrix of 64 MB, or intermediate results of 1 GB, both in float32.
+_PLAIN_ITERATIONS = 20
+# A matrix of 64 MB and, with all that leads to it, 1 GB, both in float32.
 _LARGEST_SYSTEM = 4096
-_LARGEST_LEAF = 2**28
+_LARGEST_MEMORY = 2**28
+# Derivatives of the network that conjugate gradients are expected to take where they are slow.
+_EXPECTED_PRODUCTS = 100
+_SMALL = 10**9  # operations that are not worth a choice
 
 
 def check_solver(solver: object) -> None:
@@ -232,16 +266,35 @@ def check_solver(solver: object) -> None:
     if isinstance(solver, ConjugateGradients):
         check_count("ConjugateGradients.max_iterations", solver.max_iterations)
         check_number("ConjugateGradients.tolerance", solver.tolerance, at_least=0)
+        check_count("ConjugateGradients.rank", solver.rank, at_least=0)
 
 
 def choose_solver(problem: Problem) -> Solver:
-    """The direct solver where its matrices fit, conjugate gradients elsewhere."""
-    rows = problem.counts.shape[0]
-    if problem.axis_name is not None:
-        rows *= lax.axis_size(problem.axis_name)
-    floats = max((leaf.floats for leaf in problem.plan.leaves), default=0)
-    is_small = rows * problem.whitening.outputs <= _LARGEST_SYSTEM and floats <= _LARGEST_LEAF
-    return Direct() if is_small else ConjugateGradients()
+    """The direct solver where it fits and is not the dearer one, conjugate gradients elsewhere."""
+    rows, outputs = problem.counts.shape[0], problem.whitening.outputs
+    devices = 1 if problem.axis_name is None else lax.axis_size(problem.axis_name)
+    size, leaves = devices * rows * outputs, problem.plan.leaves
+    widths = [math.prod(aval.shape) for use in problem.network.uses for aval in use.outputs]
+    memory = size**2 + rows * outputs * sum(widths) + sum(leaf.floats for leaf in leaves)
+    operations = size**3 // 3 + sum(leaf.operations for leaf in leaves)
+    # Two operations a weight and position, forwards and twice as many backwards.
+    product = sum(
+        6 * rows * max(leaf.positions, 1) * math.prod(leaf.shape) for leaf in leaves if leaf.uses
+    )
+    is_direct = (
+        size <= _LARGEST_SYSTEM
+        and memory <= _LARGEST_MEMORY
+        and operations <= max(_EXPECTED_PRODUCTS * product, _SMALL)
+    )
+    return Direct() if is_direct else ConjugateGradients()
+
+
+def _probes(rank: int, like: Array, axis_name: AxisName | None) -> Array:
+    """Random vectors, other ones on every device."""
+    key = jax.random.key(0)
+    if axis_name is not None:
+        key = jax.random.fold_in(key, lax.axis_index(axis_name))
+    return jax.random.normal(key, (rank, *like.shape), like.dtype)
 
 
 def _split(rows: int, x: Array, axis: int, mode: str) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from fisher8_jax import fisher8, fisher8_nll, network_curvature, network_gradient
+from fisher8_jax import Gaussian, fisher8, fisher8_nll, network_curvature, network_gradient
 from fisher8_jax.curvature import (
     Blocks,
     ConjugateGradients,
@@ -18,7 +18,7 @@ from fisher8_jax.curvature import (
     precondition,
     reduction_ratio,
 )
-from tests.curvature.dense import dense_natural_gradient, relative_error
+from tests.curvature.dense import cast_floats, dense_natural_gradient, relative_error
 from tests.curvature.networks import NETWORKS, ROWS
 
 DAMPING = 0.1
@@ -39,8 +39,42 @@ def test_conjugate_gradients_converge_to_the_direct_solution():
     solver = ConjugateGradients(max_iterations=60, tolerance=1e-12)
     iterated = gradient(network, solver=solver)
     assert relative_error(iterated.gradient, exact) < 1e-9
-    short = gradient(network, solver=ConjugateGradients(max_iterations=2, tolerance=1e-12))
+    assert iterated.residual < 1e-11
+    short = gradient(network, solver=ConjugateGradients(max_iterations=2, tolerance=1e-12, rank=0))
     assert 1e-6 < relative_error(short.gradient, exact) < 1
+    assert short.residual > 1e-6
+
+
+@pytest.mark.parametrize("rank", [0, 32])
+def test_small_variances_converge_with_the_preconditioner(rank):
+    """Float32, log-variance -6, 256 unknowns: 60 iterations suffice, and only with it."""
+    rng = np.random.default_rng(0)
+    shapes = {"first": (4, 20), "second": (20, 20), "head": (20, 2)}
+    params = {k: jnp.float32(rng.normal(size=s) / s[0] ** 0.5) for k, s in shapes.items()}
+
+    def predict_one(params, x):
+        hidden = jax.nn.silu(jax.nn.silu(x @ params["first"]) @ params["second"])
+        mean, log_variance = hidden @ params["head"]
+        return Gaussian(mean, log_variance - 6)
+
+    inputs = jnp.float32(rng.normal(size=(128, 4)))
+    network, targets = (predict_one, params, inputs), jnp.float32(rng.normal(size=128))
+    reference = dense_natural_gradient(predict_one, params, inputs, targets, 0.01)
+    solver = ConjugateGradients(max_iterations=60, rank=rank)
+    step = gradient(network, targets=targets, damping=0.01, solver=solver)
+    assert (relative_error(step.gradient, reference) < 0.01) == (rank > 0)
+    assert (step.residual < 0.01) == (rank > 0)
+
+
+def test_the_error_of_float32_grows_as_damping_falls():
+    """Duplicated rows of different targets: about 3e-8 over the damping, which the page states."""
+    predict_one, params, inputs = NETWORKS["mlp"]()
+    inputs = jnp.repeat(inputs[:2], 3, axis=0)
+    small = cast_floats((params, inputs, TARGETS), jnp.float32)
+    for damping in (1e-2, 1e-4, 1e-6):
+        reference = dense_natural_gradient(predict_one, *small, damping)
+        step = gradient((predict_one, *small[:2]), targets=small[2], damping=damping)
+        assert relative_error(step.gradient, reference) < 1e-7 / damping + 1e-6
 
 
 def test_blocks_average_the_steps_of_their_batches():
@@ -200,6 +234,30 @@ def test_auto_takes_the_direct_solver_while_its_matrix_is_small():
     )
     sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
     assert max(sizes) < 4200**2 / 100  # no matrix of all outputs
+
+
+def test_auto_counts_memory_and_operations():
+    """Derivatives of a small network are cheap; the deltas of a wide one may not fit."""
+
+    def chosen(rows, width, targets):
+        def predict_one(params, x):
+            mean, log_variance = jnp.split(jnp.tanh(x @ params["first"]) @ params["head"], 2)
+            return Gaussian(mean, log_variance)
+
+        def curvature(params, x):
+            nonlocal found
+            found = network_curvature(predict_one, params, x).solver
+
+        found = None
+        shapes = {"first": (4, width), "head": (width, 2 * targets)}
+        params = {k: jax.ShapeDtypeStruct(s, jnp.float32) for k, s in shapes.items()}
+        jax.eval_shape(curvature, params, jax.ShapeDtypeStruct((rows, 4), jnp.float32))
+        return type(found)
+
+    assert chosen(300, 4096, 1) is Direct
+    assert chosen(1500, 4, 1) is ConjugateGradients  # 1e10 operations, 100 derivatives 4e7
+    assert chosen(16, 100_000, 96) is ConjugateGradients  # 3e8 numbers in the deltas alone
+    assert chosen(16, 100, 8) is Direct
 
 
 def test_the_reduction_ratio_compares_with_the_quadratic_model():
