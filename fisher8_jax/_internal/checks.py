@@ -118,9 +118,12 @@ def check_weights(name: str, weights: ArrayLike, shape: Shape) -> Array:
 def check_not_negative(name: str, values: ArrayLike, hint: str = "") -> Array:
     """Returns real `values` as an array, or says that one is negative; tracers pass."""
     array = check_real(name, values)
-    if not isinstance(array, jax.core.Tracer) and bool(jnp.any(array < 0)):
+    if isinstance(array, jax.core.Tracer) or not array.is_fully_addressable:
+        return array
+    known = np.asarray(array)  # by NumPy: inside `jit` JAX would trace even a known array
+    if np.any(known < 0):
         raise ValueError(
-            f"`{name}` must not be negative, got {float(jnp.min(array)):g}. {hint}".rstrip()
+            f"`{name}` must not be negative, got {float(known.min()):g}. {hint}".rstrip()
         )
     return array
 
