@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.bisection import smallest_float
 from fisher8_jax._internal.numerics import at_least_float32
@@ -207,7 +208,7 @@ class Mixture(Predictive):
         """The mixture of the members' marginals."""
         return Mixture(self.members.marginals())
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """Every member in the other units; see `Predictive.unscale`."""
         back = jax.vmap(lambda dist: dist.unscale(shift, scale))
         return dataclasses.replace(self, members=back(self.members))

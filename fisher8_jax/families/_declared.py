@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_count, check_positive
 from fisher8_jax._internal.trees import array_fields
@@ -252,7 +253,7 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
         ordered, below, masses = _cumulative(nodes, probabilities)
         return to_target - self._expect(ordered * (2 * below - 1), masses)
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """By the function that the declaration was given."""
         if self._unscale is None:
             self._cannot(

@@ -1,11 +1,12 @@
 """The Gamma distribution by mean and shape: positive targets with a predicted relative spread."""
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.bisection import broadcast_probability, smallest_float, tail_reaches
 from fisher8_jax._internal.deviance import exp_excess, log_ratio
@@ -170,7 +171,7 @@ class Gamma(ScalarFamily):
         draw = jax.random.loggamma(key, jnp.exp(log_k), shape, self.log_mean.dtype)
         return jnp.exp(draw - log_k + jnp.broadcast_to(self.log_mean, shape))
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """`log_mean + ln(scale)`; a shift would leave the family."""
         log_scale = scale_alone("Gamma", shift, scale, self.log_mean)
         return type(self)(self.log_mean + log_scale, self.log_concentration)

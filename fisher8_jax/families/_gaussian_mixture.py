@@ -1,7 +1,7 @@
 """A mixture of Gaussians with the natural gradient of expectation-maximisation."""
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -244,7 +244,7 @@ class GaussianMixture(Family):
         std = jnp.exp(0.5 * pick(self.component_log_variances))
         return pick(self.component_means) + std * jax.random.normal(noise_key, shape, std.dtype)
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """Every component in the other units."""
         shift, scale = (x[..., None] for x in expand_units(shift, scale, self.mean))
         log_scale = jnp.log(jnp.abs(scale)).astype(self.component_log_variances.dtype)

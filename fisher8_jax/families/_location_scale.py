@@ -1,10 +1,11 @@
 """Families of `location + scale * noise`, and what they share: units and standardised residuals."""
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.numerics import multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily
@@ -68,7 +69,7 @@ class LocationScale(ScalarFamily):
         """`standardize(targets) / noise_std`."""
         return self.standardize(targets) / self.noise_std
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """The distribution of `scale * y + shift`: back to the units of the original targets."""
         shift, scale = expand_units(shift, scale, self.location)
         log_scale = self.log_scale + jnp.log(jnp.abs(scale)).astype(self.log_scale.dtype)

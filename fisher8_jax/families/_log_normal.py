@@ -1,11 +1,12 @@
 """The log-normal: positive targets whose logarithm is Gaussian."""
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.special import erf, log_ndtr
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.deviance import log_ratio
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
@@ -119,7 +120,7 @@ class LogNormal(ScalarFamily):
         """`exp` of a Gaussian draw."""
         return jnp.exp(self.of_logarithm.sample(key, sample_shape))
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """`location + ln(scale)`; a shift would leave the family."""
         log_scale = scale_alone("LogNormal", shift, scale, self.location)
         return type(self)(self.location + log_scale, self.log_variance)

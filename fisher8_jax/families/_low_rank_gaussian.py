@@ -1,13 +1,14 @@
 """The multivariate Gaussian with a low-rank-plus-diagonal covariance: many correlated targets."""
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import ndtr, ndtri
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_floating, check_positive
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled
@@ -219,7 +220,7 @@ class LowRankGaussian(Family):
         correlated = jnp.einsum("...ia,...a->...i", factor, shared)
         return jnp.broadcast_to(self.mean, shape) + correlated + own
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """Rows of the factor and the diagonal times the scale of their coordinate."""
         shift, scale = expand_units(shift, scale, self.mean)
         return type(self)(

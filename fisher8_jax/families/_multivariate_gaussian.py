@@ -1,7 +1,7 @@
 """The multivariate Gaussian with a dense Cholesky factor: correlated targets."""
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import ndtr, ndtri
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_floating
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, at_least_float32
@@ -213,7 +214,7 @@ class MultivariateGaussian(Family):
         factor = jnp.broadcast_to(self.factor, (*shape, shape[-1]))
         return jnp.broadcast_to(self.mean, shape) + _multiply(factor, noise)
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """Rows of the factor times the scale of their coordinate."""
         shift, scale = expand_units(shift, scale, self.mean)
         log_diagonal = self.log_diagonal + jnp.log(jnp.abs(scale))

@@ -14,9 +14,11 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
+import chex
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_level, check_targets
 from fisher8_jax._internal.numerics import at_least_float32
@@ -141,7 +143,7 @@ class Predictive(abc.ABC):
         return self
 
     @classmethod
-    def wrap(cls, values: Any) -> Any:
+    def wrap(cls, values: chex.Array) -> chex.Array:
         """Angles as those between -pi and pi, for families of angles; other values as they are."""
         return _wrap(values) if cls.support == "angles" else values
 
@@ -220,7 +222,7 @@ class Predictive(abc.ABC):
             raise TypeError(f"The marginals of {type(self).__name__} are not known.")
         return self
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """The distribution of `scale * y + shift`: back to the units of the original targets.
 
         Args:
@@ -276,7 +278,7 @@ class Predictive(abc.ABC):
         return html_of(self)
 
 
-def _wrap(angles: Any) -> Any:
+def _wrap(angles: chex.Array) -> chex.Array:
     return angles - 2 * math.pi * (angles / (2 * math.pi)).round()
 
 

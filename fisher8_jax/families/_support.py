@@ -1,9 +1,11 @@
 """Which targets a family can explain; behind `Family.in_support` and `Family.check_support`."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import chex
 import numpy as np
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.axes import append_axes
 
@@ -19,16 +21,16 @@ class Support(NamedTuple):
     """
 
     wanted: str
-    contains: Callable[[Any], Any]
+    contains: Callable[[chex.Array], chex.Array]
     is_discrete: bool = False
     is_ordered: bool = True
 
 
-def _is_finite(values: Any) -> Any:
+def _is_finite(values: chex.Array) -> chex.Array:
     return (values > -np.inf) & (values < np.inf)
 
 
-def _is_count(values: Any) -> Any:
+def _is_count(values: chex.Array) -> chex.Array:
     return (values >= 0) & (values % 1 == 0)
 
 
@@ -50,7 +52,9 @@ SUPPORTS = {
 }
 
 
-def describe_outside(name: str, support: str, targets: Any, inside: Any, mask: Any) -> str | None:
+def describe_outside(
+    name: str, support: str, targets: ArrayLike, inside: ArrayLike, mask: ArrayLike | None
+) -> str | None:
     """What is wrong with the targets that are not `inside`, None if nothing is.
 
     Args:

@@ -1,21 +1,23 @@
 """Shifts and scales of targets, laid along the predictions they belong to."""
 
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 
-def expand_units(shift: Any, scale: Any, like: Array) -> tuple[Array, Array]:
+def expand_units(
+    shift: ArrayLike | None, scale: ArrayLike | None, like: Array
+) -> tuple[Array, Array]:
     """`shift` (0 for None) and `scale` (1 for None) in the shape and dtype of `like`."""
     shift, scale = 0.0 if shift is None else shift, 1.0 if scale is None else scale
     return _expand("shift", shift, like), _expand("scale", scale, like)
 
 
-def scale_alone(name: str, shift: Any, scale: Any, like: Array) -> Array:
+def scale_alone(name: str, shift: ArrayLike | None, scale: ArrayLike | None, like: Array) -> Array:
     """`ln(scale)` like `like`, for families of positive targets, which a shift would leave."""
     if shift is not None and (isinstance(shift, jax.core.Tracer) or np.any(np.asarray(shift) != 0)):
         raise ValueError(
@@ -26,7 +28,7 @@ def scale_alone(name: str, shift: Any, scale: Any, like: Array) -> Array:
     return jnp.log(expand_units(None, scale, like)[1])
 
 
-def shift_alone(shift: Any, scale: Any, like: Array) -> Array:
+def shift_alone(shift: ArrayLike | None, scale: ArrayLike | None, like: Array) -> Array:
     """`like + shift`, for angles, which a scale would tear apart."""
     if scale is not None and (isinstance(scale, jax.core.Tracer) or np.any(np.asarray(scale) != 1)):
         raise ValueError(
@@ -36,7 +38,7 @@ def shift_alone(shift: Any, scale: Any, like: Array) -> Array:
     return like + expand_units(shift, None, like)[0]
 
 
-def _expand(name: str, value: Any, like: Array) -> Array:
+def _expand(name: str, value: ArrayLike, like: Array) -> Array:
     """`value` in the shape of `like`: its axes are the last ones, as long or of length 1."""
     value = jnp.asarray(value, like.dtype)
     trailing = like.shape[max(like.ndim - value.ndim, 0) :]

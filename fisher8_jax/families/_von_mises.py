@@ -1,11 +1,12 @@
 """The von Mises distribution: angles."""
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.bisection import broadcast_probability, smallest_float
 from fisher8_jax._internal.incomplete import differentiate_tails
@@ -171,7 +172,7 @@ class VonMises(ScalarFamily):
         angle = jnp.broadcast_to(dist.location, shape) + _centred_sample(key, log_k)
         return angle.astype(self.location.dtype)
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """The distribution of `y + shift`: turned by `shift`; `scale` must be None."""
         return type(self)(shift_alone(shift, scale, self.location), self.log_concentration)
 

@@ -1,13 +1,14 @@
 """The Weibull distribution: lifetimes whose hazard rises or falls with age."""
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln, polygamma
+from jax.typing import ArrayLike
 
 from fisher8_jax._internal.bisection import broadcast_probability, smallest_float
 from fisher8_jax._internal.deviance import exp_excess, log_ratio
@@ -174,7 +175,7 @@ class Weibull(ScalarFamily):
         inverse = jnp.broadcast_to(jnp.exp(-self.log_concentration), shape)
         return jnp.exp(jnp.broadcast_to(self.log_scale, shape) + log_e * inverse)
 
-    def unscale(self, shift: Any, scale: Any) -> Self:
+    def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """`log_scale + ln(scale)`; a shift would leave the family."""
         log_scale = scale_alone("Weibull", shift, scale, self.log_scale)
         return type(self)(self.log_scale + log_scale, self.log_concentration)
