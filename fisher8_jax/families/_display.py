@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
+import chex
 import jax
 import numpy as np
 
@@ -25,7 +26,7 @@ def html_of(dist: Any) -> str:
     return table(head, rows, title=type(dist).__name__)
 
 
-def _nested_fields(dist: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _nested_fields(dist: Any, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Fields by name, those of a distribution inside another one after its name and a dot."""
     for name, value in _fields(dist):
         if dataclasses.is_dataclass(value):
@@ -34,11 +35,11 @@ def _nested_fields(dist: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + name, value
 
 
-def _fields(dist: Any) -> list[tuple[str, Any]]:
+def _fields(dist: Any) -> list[tuple[str, object]]:
     return [(field.name, getattr(dist, field.name)) for field in dataclasses.fields(dist)]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not _is_array(value):
         return repr(value)
     kind = f"{value.dtype}{list(value.shape)}"
@@ -53,7 +54,7 @@ def _text(value: Any) -> str:
     return kind + spread + (f", {bad} not finite" if bad else "")
 
 
-def _cells(name: str, value: Any) -> list[str]:
+def _cells(name: str, value: object) -> list[str]:
     if not _is_array(value):
         return [name, "", type(value).__name__, "", repr(value), "", ""]
     return [name, str(value.shape), str(value.dtype), *_summary(_numbers(value))]
@@ -69,11 +70,11 @@ def _summary(numbers: np.ndarray | None) -> list[str]:
     return [f"{x:.4g}" for x in (finite.min(), np.median(finite), finite.max())] + [bad]
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> TypeGuard[chex.Array]:
     return isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct)
 
 
-def _numbers(value: Any) -> np.ndarray | None:
+def _numbers(value: object) -> np.ndarray | None:
     """The values in float64, None while tracing and where other processes hold a part."""
     if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct):
         return None
