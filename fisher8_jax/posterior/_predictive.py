@@ -6,8 +6,8 @@ family. Of a location-scale family the first two moments are known in closed for
     variance = noise_std^2 exp(2 log_scale + 2 Var[log_scale]) + Var[location],
 
 the first term aleatoric, the second epistemic; a member of the same family with these moments is
-the closed form. Where the log-scale is very uncertain (a variance of several), the moments are those
-of a far tail, and a mixture of draws is the better answer.
+the closed form. Where the log-scale is very uncertain (a variance of several), the moments are
+those of a far tail, and a mixture of draws is the better answer.
 """
 
 import dataclasses
