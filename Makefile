@@ -8,7 +8,7 @@ export JAX_PLATFORMS ?= cpu
 MINIMUM_TESTS := tests/test_fisher8.py tests/test_optax.py tests/test_microbatches.py tests/families \
 	tests/losses tests/metrics tests/optimizers tests/curvature
 
-.PHONY: demo test test-library test-benchmarks test-minimum test-slow lint docs links package clean
+.PHONY: demo test test-library test-benchmarks test-minimum test-slow test-optimized lint docs links package clean
 
 # It needs less than the tests do, so it installs less.
 demo: $(VENV)/.demo
@@ -33,6 +33,10 @@ test-minimum:
 
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
+
+# The fast tests, with programs compiled as users compile them; see conftest.py.
+test-optimized: $(VENV)/.installed
+	XLA_FLAGS= JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
