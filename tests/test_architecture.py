@@ -195,6 +195,20 @@ def test_trees_are_registered_by_the_function_that_tells_classes_apart(path):
     assert "register_dataclass" not in called
 
 
+# Flax has two interfaces, and a head for each.
+TWICE = {"DistributionHead"}
+
+
+def test_a_class_name_means_one_thing():
+    found: dict[str, list[str]] = {}
+    for path in LIBRARY:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(name_of(path))
+    twice = {name: paths for name, paths in found.items() if len(paths) > 1}
+    assert set(twice) == TWICE, twice
+
+
 def test_files_stay_short():
     folders = [PACKAGE, *(ROOT / name for name in ("benchmarks", "examples", "tests"))]
     lengths = {p: len(p.read_text().splitlines()) for top in folders for p in top.rglob("*.py")}

@@ -28,7 +28,6 @@ def one_matrix_at_a_time(solve: Callable[..., Array]) -> Callable[..., Array]:
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from fisher8_jax._internal.batching import one_matrix_at_a_time
         >>> @one_matrix_at_a_time
         ... def solve(matrix, vector):
         ...     return jnp.linalg.solve(matrix, vector)

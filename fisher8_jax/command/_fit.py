@@ -12,7 +12,7 @@ from sklearn.base import clone
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.command._csv import Dialect
 from fisher8_jax.command._errors import CommandError
-from fisher8_jax.command._folds import Folds, make_folds
+from fisher8_jax.command._folds import Splits, make_folds
 from fisher8_jax.command._page import make_page
 from fisher8_jax.command._paths import check_outputs, write_bytes
 from fisher8_jax.command._study import Study
@@ -74,7 +74,7 @@ def make_estimator(arguments: argparse.Namespace) -> Fisher8Regressor:
 
 
 def cross_validate(
-    model: Fisher8Regressor, rows: TrainingRows, folds: Folds, arguments: argparse.Namespace
+    model: Fisher8Regressor, rows: TrainingRows, folds: Splits, arguments: argparse.Namespace
 ) -> Study:
     """Rows are predicted by models that have not seen them."""
     parts, baselines, importances = [], [], []

@@ -10,7 +10,7 @@ from fisher8_jax.command._errors import CommandError
 from fisher8_jax.command._tables import TrainingRows
 
 
-class Folds(NamedTuple):
+class Splits(NamedTuple):
     """Rows to train on and rows to predict, fold by fold.
 
     Attributes:
@@ -22,7 +22,7 @@ class Folds(NamedTuple):
     words: str
 
 
-def make_folds(rows: TrainingRows, arguments: argparse.Namespace) -> Folds:
+def make_folds(rows: TrainingRows, arguments: argparse.Namespace) -> Splits:
     """The folds that the options ask for."""
     number, seed = min(arguments.folds, len(rows.targets)), arguments.seed
     if rows.groups is not None:
@@ -32,26 +32,26 @@ def make_folds(rows: TrainingRows, arguments: argparse.Namespace) -> Folds:
         splits = TimeSeriesSplit(number).split(order)
         pairs = [(order[train], order[test]) for train, test in splits]
         first = len(pairs[0][0])
-        return Folds(
+        return Splits(
             pairs,
             f"{number} folds in the order of {arguments.time}: every row was predicted by a model "
             f"of earlier rows alone, and the {first} earliest rows were not predicted",
         )
     pairs = list(KFold(number, shuffle=True, random_state=seed).split(rows.targets))
-    return Folds(
+    return Splits(
         pairs,
         f"{number}-fold cross-validation: every row was predicted by a model that had not seen it",
     )
 
 
-def _by_groups(rows: TrainingRows, number: int, seed: int, name: str) -> Folds:
+def _by_groups(rows: TrainingRows, number: int, seed: int, name: str) -> Splits:
     groups = rows.groups
     assert groups is not None
     number = min(number, groups.nunique())
     if number < 2:
         raise CommandError(f"`--group` {name!r} has one value only; at least 2 are needed.")
     split = GroupKFold(number, shuffle=True, random_state=seed).split(rows.targets, groups=groups)
-    return Folds(
+    return Splits(
         list(split),
         f"{number}-fold cross-validation by {name}: every row was predicted by a model that had "
         f"seen no row of the same {name}",

@@ -29,7 +29,7 @@ class Moments(NamedTuple):
     sum_sq: Array
 
 
-class Blocks(NamedTuple):
+class PointBlocks(NamedTuple):
     """Points in blocks of neighbours: shapes (blocks, size, dimension) and (blocks, size) twice."""
 
     points: Array
@@ -51,7 +51,7 @@ TileMoments = Callable[[Array, Array, Array], Moments]
 
 
 @functools.partial(jax.jit, static_argnames="block_size")
-def cut_into_blocks(points: Array, block_size: int) -> Blocks:
+def cut_into_blocks(points: Array, block_size: int) -> PointBlocks:
     """Orders points of shape (number, dimension) and cuts them into 2^k blocks of equal size."""
     number, dimension = points.shape
     levels = max(0, math.ceil(math.log2(number / block_size)))
@@ -66,11 +66,11 @@ def cut_into_blocks(points: Array, block_size: int) -> Blocks:
         order = jnp.take_along_axis(order.reshape(2**level, -1), within, axis=1).reshape(-1)
     order = order.reshape(-1, size)
     row = jnp.minimum(order, number - 1)
-    return Blocks(points[row], row, order < number)
+    return PointBlocks(points[row], row, order < number)
 
 
 def variance_in_balls(
-    blocks: Blocks, radius: Array | float, tile: TileMoments, *, width: int, dtype: jnp.dtype
+    blocks: PointBlocks, radius: Array | float, tile: TileMoments, *, width: int, dtype: jnp.dtype
 ) -> Array:
     """The population variance over every point's ball, arranged like the blocks."""
     number, size, _ = blocks.points.shape
@@ -102,7 +102,7 @@ def merge(a: Moments, b: Moments) -> Moments:
     return Moments(number, mean, sum_sq)
 
 
-def _near_blocks(blocks: Blocks, radius: Array | float) -> tuple[Array, Array]:
+def _near_blocks(blocks: PointBlocks, radius: Array | float) -> tuple[Array, Array]:
     """For every block the others, near ones first, and how many are near."""
     low, high = blocks.points.min(axis=1), blocks.points.max(axis=1)
 

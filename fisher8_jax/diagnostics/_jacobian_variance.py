@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from fisher8_jax._internal.checks import check_count, check_positive
 from fisher8_jax._internal.numerics import at_least_float32
-from fisher8_jax.diagnostics._balls import Blocks, Moments, cut_into_blocks, variance_in_balls
+from fisher8_jax.diagnostics._balls import Moments, PointBlocks, cut_into_blocks, variance_in_balls
 from fisher8_jax.diagnostics._diagnostic_checks import check_inputs
 
 
@@ -102,7 +102,7 @@ def _directional_derivatives(
 
 
 @jax.jit
-def _variance_of_vectors(blocks: Blocks, vectors: Array, radius: float) -> Array:
+def _variance_of_vectors(blocks: PointBlocks, vectors: Array, radius: float) -> Array:
     """The variance in balls of vectors that depend on the neighbour alone."""
     finite = jnp.all(jnp.isfinite(vectors), axis=-1)
     vectors = jnp.where(finite[:, None], vectors, 0)  # 0 * nan would leak out of the ball

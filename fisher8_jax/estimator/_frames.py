@@ -48,7 +48,7 @@ def is_frame(table: Table) -> bool:
     except DuplicateError as error:
         raise ValueError(f"`X` has columns of the same name. Rename them. ({error})") from None
     if isinstance(found, nw.LazyFrame):
-        raise TypeError("`X` is a lazy frame. Call its `collect()` first.")
+        raise TypeError("`X` is a lazy frame. Pass `X.collect()`.")
     return isinstance(found, nw.DataFrame)
 
 

@@ -302,7 +302,7 @@ def test_what_cannot_be_read_is_refused_with_a_clear_word():
         model.fit(inputs, np.ma.masked_array(targets, mask=targets > 2))
     with pytest.raises(ValueError, match="Column 'a' of `X` contains infinity"):
         model.fit(pd.DataFrame({"a": [1.0, np.inf]}), [1.0, 2.0])
-    with pytest.raises(TypeError, match=r"`X` is a lazy frame. Call its `collect\(\)` first"):
+    with pytest.raises(TypeError, match=r"`X` is a lazy frame. Pass `X.collect\(\)`"):
         model.fit(pl.DataFrame({"a": [1.0, 2.0]}).lazy(), [1.0, 2.0])
     with pytest.raises(ValueError, match="`X` has columns of the same name"):
         model.fit(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), [1.0, 2.0])
