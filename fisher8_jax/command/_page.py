@@ -116,12 +116,14 @@ def _scores(study: Study) -> str:
     }
     records = (scores, scores.lower, scores.upper, study.baseline)
     values, low, high, baseline = (one.as_dict() for one in records)
+    # A density of the baseline has no place beside probabilities of counts and classes.
+    is_density = study.prediction.members.support not in ("counts", "closed unit interval")
     rows = [
         [
             label,
             _number(values[name]),
             f"{_number(low[name])} to {_number(high[name])}",
-            _number(baseline[name]),
+            _number(baseline[name]) if is_density or name != "nll" else "",
         ]
         for name, label in names.items()
     ]
