@@ -154,38 +154,49 @@ STEPS = {"nll": nll_step, "network": network_step, "rows": rows_step}
 
 
 def compiled_step(method: str, case: Case) -> Any:
-    """`inner` steps as one compiled function of the parameters and targets."""
+    """`inner` steps as one compiled function of the parameters and targets.
+
+    One step is called by itself: XLA's convolutions are far slower inside loops, for any method.
+    """
     state = network_optimizer(1000).init(case.params) if method == "network" else ()
 
     def steps(params: Any, targets: Array) -> Any:
         one = functools.partial(STEPS[method], case, targets=targets)
+        if case.inner == 1:
+            return one(params, state)[0]
         return jax.lax.fori_loop(0, case.inner, lambda _, c: one(*c), (params, state))[0]
 
     return jax.jit(steps).lower(case.params, case.targets).compile()
 
 
 def measure(case: Case, rounds: int, advance: Callable[[float], None]) -> dict[str, Any]:
+    """Time and memory of every method, in a loop of `inner` steps and, by itself, per call."""
+    methods = [m for m in STEPS if m != "rows" or case.row_numbers <= LARGEST_ROWS]
+    in_loop = interleave(case, methods, rounds)
+    per_call = interleave(case._replace(inner=1), ["nll", "network"], rounds)
+    advance(1)
+    row = {"network": case.name, "row_megabytes": 4e-6 * case.row_numbers}
+    return row | in_loop | {"per_call": per_call}
+
+
+def interleave(case: Case, methods: list[str], rounds: int) -> dict[str, Any]:
     """Microseconds of processor time per step of every method, their ratios, and memory."""
     targets = case.targets
-    methods = [m for m in STEPS if m != "rows" or case.row_numbers <= LARGEST_ROWS]
     steps = {method: compiled_step(method, case) for method in methods}
     for step in steps.values():
         jax.block_until_ready(step(case.params, targets))
     seconds: dict[str, list[float]] = {method: [] for method in steps}
     for index in range(rounds):
         # The order rotates, so that none always runs on a warmer cache.
-        for place in range(len(methods)):
-            method = methods[(index + place) % len(methods)]
+        for turn in range(len(methods)):
+            method = methods[(index + turn) % len(methods)]
             begin = time.process_time()
             jax.block_until_ready(steps[method](case.params, targets))
             seconds[method].append((time.process_time() - begin) / case.inner)
-    advance(1)
     return {
-        "network": case.name,
         "microseconds": {m: 1e6 * statistics.median(values) for m, values in seconds.items()},
         "ratios": {m: quartiles(seconds[m], seconds["nll"]) for m in methods if m != "nll"},
-        "megabytes": {m: loss_state(step) for m, step in steps.items()},
-        "row_megabytes": 4e-6 * case.row_numbers,
+        "megabytes": {m: planned_megabytes(step) for m, step in steps.items()},
     }
 
 
@@ -194,7 +205,7 @@ def quartiles(ours: list[float], plain: list[float]) -> list[float]:
     return statistics.quantiles([a / b for a, b in pairs], n=4)
 
 
-def loss_state(step: Any) -> float:
+def planned_megabytes(step: Any) -> float:
     """Megabytes of intermediate results that the compiler has planned for."""
     return step.memory_analysis().temp_size_in_bytes / 1e6
 
@@ -205,7 +216,17 @@ def section(store: Store) -> Section | None:
     if result is None:
         return None
     caption = "The whole network's step over a plain NLL step, processor time, interleaved"
-    header = ["network", "NLL us", "us", "ratio", "quartiles", "ratio of rows", "MB", "MB of rows"]
+    header = [
+        "network",
+        "NLL us",
+        "us",
+        "ratio",
+        "quartiles",
+        "per call",
+        "ratio of rows",
+        "MB",
+        "MB of rows",
+    ]
     table = Table(caption, header, [_row(row) for row in result["networks"]])
     growth = Table(
         "The same as a network of 2x50 units grows from batch 32, width 50, one target",
@@ -216,7 +237,8 @@ def section(store: Store) -> Section | None:
         f"On {result['machine']['cores']} cores of {result['machine']['processor']}. A step is "
         "forward, backward, solve, radius and update. `rows` computes the same gradient from the "
         "Jacobian's rows, without a radius; where these take more than 1 GB only their size is "
-        "given. `MB` are the intermediate results of the compiled step."
+        "given. `per call` is the ratio of one jitted step by itself, the others are those of "
+        "loops. `MB` are the intermediate results of the compiled step."
     )
     figure = Figure("network_cost", functools.partial(draw, result), "Ratios as a network grows")
     return Section("Cost of the whole network", [table, growth, figure, Paragraph(words)])
@@ -232,6 +254,7 @@ def _row(row: dict[str, Any]) -> list[str]:
         f"{times['network']:.0f}",
         f"{median:.2f}",
         f"{low:.2f} to {high:.2f}",
+        f"{row['per_call']['ratios']['network'][1]:.2f}" if "per_call" in row else "",
         "" if rows is None else f"{rows[1]:.2f}",
         f"{row['megabytes']['network']:.1f}",
         f"{row['row_megabytes']:.1f}",

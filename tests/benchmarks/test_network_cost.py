@@ -51,4 +51,5 @@ def test_it_measures_stores_and_draws(tmp_path, capsys, monkeypatch):
     assert "tiny" in capsys.readouterr().out
     result = Store(tmp_path).read(network_cost.CELL)
     assert result["networks"][0]["ratios"]["network"][1] > 0
+    assert result["networks"][0]["per_call"]["ratios"]["network"][1] > 0
     assert network_cost.draw(result).startswith(b"\x89PNG")
