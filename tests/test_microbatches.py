@@ -105,8 +105,8 @@ def test_vmap_over_runs():
     params, x, y = make_problem()
     stacked = jax.tree.map(lambda p: jnp.stack([p, 2 * p]), params)
     value_and_grad = microbatched_value_and_grad(predict, microbatch_size=7)
-    _, lanes = jax.jit(jax.vmap(value_and_grad, in_axes=(0, None, None)))(stacked, x, y)
-    second = jax.tree.map(lambda g: g[1], lanes)
+    _, runs = jax.jit(jax.vmap(value_and_grad, in_axes=(0, None, None)))(stacked, x, y)
+    second = jax.tree.map(lambda g: g[1], runs)
     assert_same(second, gradient("fused", jax.tree.map(lambda p: 2 * p, params), x, y))
 
 

@@ -18,7 +18,7 @@ def reduction_ratio(step: NetworkGradient, scale: Numeric, new_value: Array) -> 
     Args:
         step: what `network_gradient` returned; it must know the movement (no weights, no blocks).
         scale: the factor on the gradient in the step that was made, positive for a descent: the
-            readout `scale` of the KL radius.
+            value `scale` in the state of the KL radius.
         new_value: the loss of the same batch after the step.
 
     Example:
