@@ -9,7 +9,6 @@ matrix is never split.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -43,7 +42,7 @@ def _guarded(solve: Callable[..., Array], operations: int | None) -> Callable[..
     one = custom_vmap(solve)
 
     @one.def_vmap
-    def batch(size: int, is_batched: Sequence[Any], *args: Array) -> tuple[Array, bool]:
+    def batch(size: int, is_batched: Sequence[bool], *args: Array) -> tuple[Array, bool]:
         together = jax.vmap(solve, tuple(0 if batched else None for batched in is_batched))
         total = size * (_operations(args, is_batched) if operations is None else operations)
         if total <= _SPLIT_ABOVE:
@@ -54,7 +53,7 @@ def _guarded(solve: Callable[..., Array], operations: int | None) -> Callable[..
     return one
 
 
-def _in_turn(one: Callable[..., Array], is_batched: Sequence[Any], *args: Array) -> Array:
+def _in_turn(one: Callable[..., Array], is_batched: Sequence[bool], *args: Array) -> Array:
     def of_row(rows: tuple[Array, ...]) -> Array:
         now = iter(rows)
         chosen = (next(now) if b else arg for arg, b in zip(args, is_batched, strict=True))
@@ -64,7 +63,7 @@ def _in_turn(one: Callable[..., Array], is_batched: Sequence[Any], *args: Array)
     return lax.map(of_row, batched)
 
 
-def _operations(args: Sequence[Array], is_batched: Sequence[Any]) -> int:
+def _operations(args: Sequence[Array], is_batched: Sequence[bool]) -> int:
     """An upper bound on those of one factorisation: the cube of the longest axis."""
     shapes = (np.shape(arg)[batched:] for arg, batched in zip(args, is_batched, strict=True))
     return max((max(shape, default=1) for shape in shapes), default=1) ** 3

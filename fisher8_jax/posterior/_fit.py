@@ -1,6 +1,6 @@
 """The posterior of a trained network from its training rows."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -201,7 +201,7 @@ def _without_rows(fitting: _Fitting, seed: int) -> _Fitting:
     return fitting._replace(inputs=inputs, targets=targets)
 
 
-def _check_arguments(prior: Any, memory: float, dtype: str) -> None:
+def _check_arguments(prior: object, memory: float, dtype: str) -> None:
     if not isinstance(prior, Prior):
         raise TypeError(
             f"`prior` must be a `Prior`, got {type(prior).__name__}. For one precision write "

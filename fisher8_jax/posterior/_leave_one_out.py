@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from chex import ArrayTree
 from jax import Array
 
 from fisher8_jax._internal.checks import check_level
@@ -101,7 +102,7 @@ def leave_one_out(
 
 
 def jackknife_intervals(
-    posterior: Posterior, inputs: Any, coverage: float = 0.9
+    posterior: Posterior, inputs: ArrayTree, coverage: float = 0.9
 ) -> tuple[np.ndarray, np.ndarray]:
     """Intervals from the leave-one-out residuals of all rows, in the manner of the jackknife+.
 
@@ -182,14 +183,14 @@ def _whitened(system: Dual, factor: Array) -> Array:
 
 @jax.jit
 def _remove(
-    network: Network, inputs: Any, targets: Array, whitened: Array
+    network: Network, inputs: ArrayTree, targets: Array, whitened: Array
 ) -> tuple[Family, Array, Array]:
     return _removed(network.predict(inputs), targets, whitened)
 
 
 @jax.jit
 def _remove_primal(
-    system: Primal, state: Any, inputs: Any, targets: Array, unused: Array
+    system: Primal, state: Any, inputs: ArrayTree, targets: Array, unused: Array
 ) -> tuple[Family, Array, Array]:
     network, factor, log_precision = state
     dist, features = system.features(network, inputs)

@@ -103,7 +103,7 @@ def in_words(value: Any) -> str:
     return str(value) if _is_traced(value) else f"{float(value):g}"
 
 
-def _is_default(tree: Any, field: dataclasses.Field) -> bool:
+def _is_default(tree: object, field: dataclasses.Field) -> bool:
     """Whether a field need not be printed; what is described by another description is."""
     value = getattr(tree, field.name)
     if isinstance(value, Description) or field.default is dataclasses.MISSING:
@@ -111,7 +111,7 @@ def _is_default(tree: Any, field: dataclasses.Field) -> bool:
     return bool(_comparable(value) == _comparable(field.default))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, optax.GradientTransformation):
         return "<Optax transformation>"
     if isinstance(value, np.ndarray | np.generic | jax.Array) and not _is_traced(value):
@@ -119,7 +119,7 @@ def _text(value: Any) -> str:
     return getattr(value, "__name__", repr(value))
 
 
-def _is_traced(value: Any) -> bool:
+def _is_traced(value: object) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 

@@ -232,7 +232,7 @@ def _of_one_run(callback: Callback | None) -> Callback | None:
     if callback is None:
         return None
 
-    def called(step: int, metrics: dict[str, np.ndarray], nll: np.ndarray) -> Any:
+    def called(step: int, metrics: dict[str, np.ndarray], nll: np.ndarray) -> object:
         return callback(step, {name: v[:, 0] for name, v in metrics.items()}, float(nll[0]))
 
     return called

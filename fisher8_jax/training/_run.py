@@ -22,7 +22,7 @@ from fisher8_jax.training._validation import (
     validation_nll,
 )
 
-Callback: TypeAlias = Callable[[int, dict[str, np.ndarray], Any], Any]
+Callback: TypeAlias = Callable[[int, dict[str, np.ndarray], Any], object]
 
 
 class Progress(NamedTuple):

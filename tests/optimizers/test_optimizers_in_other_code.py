@@ -101,7 +101,10 @@ def test_exact_is_right_at_tiny_radii_in_float32(max_kl):
 def test_a_constant_network_has_nothing_to_measure():
     """Every step is dropped and counted instead of being stretched."""
     optimizer, params = fisher8_optimizer(10), make_params()
-    dead = lambda p: Gaussian(jnp.zeros(16), 0 * p["b2"].sum() * jnp.ones(16))  # noqa: E731
+
+    def dead(p):
+        return Gaussian(jnp.zeros(16), 0 * p["b2"].sum() * jnp.ones(16))
+
     updates, state = optimizer.update(gradients(), optimizer.init(params), params, predict=dead)
     assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(updates))
     assert int(optax.tree_utils.tree_get(state, "skipped")) == 1

@@ -229,7 +229,10 @@ def test_large_data_take_an_approximation_and_say_so():
     predict_one, params, x, y = mlp_problem(rows=600)
     few = fit_posterior(predict_one, params, x, y, memory=1.5e4, tune=False)
     assert few.report.form == "last_layer"
-    nonlinear = lambda params, x: Gaussian(jnp.exp(x @ params), jnp.zeros(()))  # noqa: E731
+
+    def nonlinear(params, x):
+        return Gaussian(jnp.exp(x @ params), jnp.zeros(()))
+
     wide, weights = np.repeat(x, 20, 1), draw(0, 60) / 9
     part = fit_posterior(nonlinear, weights, wide, y, memory=4e4, tune=False)
     assert part.report.form == "subset"
