@@ -54,13 +54,14 @@ def register_description(cls: Class) -> Class:
     return cls
 
 
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Description:
     """What all descriptions share: printing, comparing, JSON."""
 
     def __repr__(self) -> str:
         shown = [
             f"{field.name}={_text(getattr(self, field.name))}"
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            for field in dataclasses.fields(self)
             if getattr(self, field.name) is not None and not _is_default(self, field)
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -77,7 +78,7 @@ class Description:
         Raises:
             TypeError: a function or an Optax transformation is part of it.
         """
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        fields = dataclasses.fields(self)
         found = {field.name: _to_json(field.name, getattr(self, field.name)) for field in fields}
         return {"kind": type(self).__name__, **found}
 

@@ -124,8 +124,8 @@ def test_auto_saves_data_with_rare_outliers():
     assert model.family_ in ("student_t", "laplace")
     scores = model.candidates_
     assert set(scores) == {f"{name}, {RADIUS}" for name in ("gaussian", "student_t", "laplace")}
-    assert scores[f"{model.family_}, radius"] == min(scores.values())
-    assert scores["gaussian, radius"] > scores["student_t, radius"] + 0.5
+    assert scores[f"{model.family_}, {RADIUS}"] == min(scores.values())
+    assert scores[f"gaussian, {RADIUS}"] > scores[f"student_t, {RADIUS}"] + 0.5
     clean = make_targets(inputs, "gaussian", seed=5)
     assert np.median(np.abs(model.predict(inputs) - clean)) < 0.6
 
