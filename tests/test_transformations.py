@@ -48,15 +48,15 @@ def test_jit(problem, path, expected):
 
 
 def test_vmap_over_training_runs(problem, path, expected):
-    """Twenty runs, each with its batch inside: nothing may leak from one lane to another."""
+    """Twenty runs, each with its batch inside: nothing may leak from one run to another."""
     params, x, y = problem
     stacked = jax.tree.map(lambda p: jnp.stack([p * (1 + 0.1 * i) for i in range(20)]), params)
-    lanes = jax.jit(jax.vmap(functools.partial(gradient, path), in_axes=(0, None, None)))(
+    runs = jax.jit(jax.vmap(functools.partial(gradient, path), in_axes=(0, None, None)))(
         stacked, x, y
     )
-    assert_same(jax.tree.map(lambda g: g[0], lanes), expected)
+    assert_same(jax.tree.map(lambda g: g[0], runs), expected)
     last = jax.tree.map(lambda p: p[19], stacked)
-    assert_same(jax.tree.map(lambda g: g[19], lanes), gradient(path, last, x, y))
+    assert_same(jax.tree.map(lambda g: g[19], runs), gradient(path, last, x, y))
 
 
 def per_example_gradients(path, problem, **options):
@@ -165,8 +165,8 @@ def test_one_log_variance_for_all_examples(wrapped, path):
     expected = jax.grad(loss)(params, x, y)
     if wrapped == "vmap":
         one = functools.partial(jax.grad(loss), axis=(), axis_name=AXIS_NAME)
-        lanes = jax.jit(jax.vmap(one, in_axes=(None, 0, 0), axis_name=AXIS_NAME))(params, x, y)
-        assert_same(jax.tree.map(lambda g: g.sum(0), lanes), expected)
+        runs = jax.jit(jax.vmap(one, in_axes=(None, 0, 0), axis_name=AXIS_NAME))(params, x, y)
+        assert_same(jax.tree.map(lambda g: g.sum(0), runs), expected)
         return
     checked = wrapped == "shard_map"
 

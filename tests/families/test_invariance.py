@@ -83,9 +83,9 @@ def test_natural_step_does_not_depend_on_the_coordinates(name):
 
     there = step(other, tuple(values))
     here = step(family, to_family(*values))
-    # The other coordinates' step, carried over by the map's differential.
-    _, carried = jax.jvp(lambda *v: to_family(*v), tuple(values), tuple(there))
-    for a, b in zip(here, carried, strict=True):
+    # The other coordinates' step, mapped by the map's differential.
+    _, mapped = jax.jvp(lambda *v: to_family(*v), tuple(values), tuple(there))
+    for a, b in zip(here, mapped, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 

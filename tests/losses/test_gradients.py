@@ -115,7 +115,7 @@ def test_beta_nll_weight_is_a_constant():
     assert np.abs(actual - unstopped).max() > 0.1
 
 
-def trunk_gradients(loss, *, severed):
+def trunk_gradients(loss, *, stops):
     """Gradients of a network with one shared layer and two heads, under the mean of a loss."""
     keys = jax.random.split(jax.random.key(0), 3)
     params = {
@@ -127,7 +127,7 @@ def trunk_gradients(loss, *, severed):
 
     def total(params):
         features = jnp.tanh(inputs @ params["trunk"])
-        scale_features = jax.lax.stop_gradient(features) if severed else features
+        scale_features = jax.lax.stop_gradient(features) if stops else features
         dist = Gaussian(features @ params["mean"], scale_features @ params["scale"])
         return loss(dist, targets).mean()
 
@@ -136,14 +136,14 @@ def trunk_gradients(loss, *, severed):
 
 def test_faithful_and_unit_variance_take_identical_mean_steps():
     state = RNG.bit_generator.state
-    reference = trunk_gradients(unit_variance, severed=False)
+    reference = trunk_gradients(unit_variance, stops=False)
     RNG.bit_generator.state = state
-    actual = trunk_gradients(faithful, severed=True)
+    actual = trunk_gradients(faithful, stops=True)
     np.testing.assert_array_equal(actual["trunk"], reference["trunk"])
     np.testing.assert_array_equal(actual["mean"], reference["mean"])
     assert np.abs(actual["scale"]).min() > 0
     RNG.bit_generator.state = state
-    shared = trunk_gradients(faithful, severed=False)
+    shared = trunk_gradients(faithful, stops=False)
     np.testing.assert_array_equal(shared["mean"], reference["mean"])
     assert np.abs(shared["trunk"] - reference["trunk"]).max() > 1e-3
 
