@@ -185,8 +185,9 @@ def _beta_fraction(a: Array, b: Array, x: Array, y: Array, excess: Array, steps:
         )
 
     def numerator(n: Array) -> Array:
-        scale = (a + (n - 1)) / (a + (2 * n - 1)) * ((a + b + (n - 1)) / (a + (2 * n - 1)))
-        return scale * n * (b - n) * jnp.square(x)
+        # An x for each of two factors that may be as large as 1 / x: no square overflows.
+        scale = (a + (n - 1)) / (a + (2 * n - 1)) * ((a + b + (n - 1)) * x / (a + (2 * n - 1)))
+        return scale * n * ((b - n) * x)
 
     # The first denominator is written out: the formula divides by a - 1 to multiply by 0.
     value = _backwards(

@@ -259,7 +259,7 @@ def _restore(
         )
     for key, leaf in wanted.items():
         form = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
-        if arrays[key].shape != form.shape or arrays[key].dtype != form.dtype:
+        if (arrays[key].shape, arrays[key].dtype.name) != (form.shape, form.dtype.name):
             raise ArtifactError(
                 f"{key!r} has shape {arrays[key].shape} and dtype {arrays[key].dtype} in "
                 f"{str(path)!r}, the template has {form.shape} and {form.dtype}."

@@ -236,8 +236,8 @@ def _information(dist: NegativeBinomial) -> tuple[Array, Array]:
     x = jnp.exp(log_x)
     bracket = _bracket(x * jnp.exp(-log_r)[None], log_m[None], log_r[None])
     total = step * jnp.sum(jnp.square(x) * jnp.exp(-x) * bracket, axis=0)
-    # Its limit for small m/r, long before that underflows.
-    is_limit = log_m - log_r < -40
+    # Its limit for small m/r, off by a part of about m/r, long before that underflows.
+    is_limit = log_m - log_r < (-40 if log_m.dtype == jnp.float64 else -20)
     value = multiply_by_exp(total, -0.5 * jnp.where(is_limit, 0, log_scale))
     return jnp.where(is_limit, 0.5 * jax.nn.sigmoid(log_r), value), log_scale
 

@@ -1,4 +1,4 @@
-"""Kills at twenty random moments each, and one of several processes killed in training."""
+"""Kills at ten random moments each, and one of several processes killed in training."""
 
 import pytest
 
@@ -9,8 +9,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", kills.VICTIMS)
 def test_kills_change_nothing_and_leave_nothing(tmp_path, name):
-    found = kills.attack(name, tmp_path, kills=20)
-    assert found.pop("kills") >= 10  # of twenty, the rest came after the end
+    found = kills.attack(name, tmp_path, kills=10)
+    assert found.pop("kills") >= 5  # of ten, the rest came after the end
     assert found == {"files that differ": 0, "files left behind": 0}
 
 
