@@ -24,8 +24,6 @@ from fisher8_jax._fisher8 import fisher8_nll as fisher8_nll
 from fisher8_jax._microbatches import microbatched_value_and_grad as microbatched_value_and_grad
 from fisher8_jax.curvature import network_curvature as network_curvature
 from fisher8_jax.curvature import network_gradient as network_gradient
-from fisher8_jax.diagnostics import batch_kl as batch_kl
-from fisher8_jax.diagnostics import batch_kl_bound as batch_kl_bound
 from fisher8_jax.diagnostics import doctor as doctor
 from fisher8_jax.families import Family as Family
 from fisher8_jax.families import Gaussian as Gaussian

@@ -269,3 +269,23 @@ def test_network_parameters_follow_the_batched_rule():
     unit = dense_fisher8(x @ weights["mean"], x @ weights["log_variance"], targets)
     np.testing.assert_allclose(gradient["mean"], x.T @ unit[0], rtol=1e-11)
     np.testing.assert_allclose(gradient["log_variance"], x.T @ unit[1], rtol=1e-11)
+
+
+@pytest.mark.parametrize("learning_rate", [1e-4, 1e-2, 0.5])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_the_paper_s_bound_on_the_batch_kl_of_a_step(learning_rate, spread):
+    """`rate^2 (exp(-min log_variance)/2 + 1/4)`, reached if all variances are equal."""
+    rng = np.random.default_rng(0)
+    mean, s, targets = (jnp.asarray(rng.normal(size=16)) for _ in range(3))
+    dist = Gaussian(mean, spread * s)
+    step = jax.grad(lambda d: fisher8_nll(d, targets).sum())(dist)
+    step = jax.tree.map(lambda g: -learning_rate * g, step)
+    quadratic = 0.5 * dist.fisher_norm_sq(step).sum()
+    bound = learning_rate**2 * (np.exp(-np.min(dist.log_variance)) / 2 + 0.25)
+    assert quadratic <= bound * (1 + 1e-12)
+    if spread == 0:
+        np.testing.assert_allclose(quadratic, bound)
+    if learning_rate < 1e-3:
+        np.testing.assert_allclose(
+            dist.kl(jax.tree.map(jnp.add, dist, step)).sum(), quadratic, rtol=1e-2
+        )

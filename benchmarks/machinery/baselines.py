@@ -16,7 +16,7 @@ class Baseline:
 
     Args:
         label: its name in tables and figures.
-        loss: a name of `fisher8_jax.losses.LOSSES`.
+        loss: a name of `benchmarks.machinery.losses.objective.LOSSES`.
         link: a name of `benchmarks.machinery.heads.LINKS`: how outputs become a distribution.
         hyperparameters: of the loss, pairs of names and values.
         stops_trunk: only the first output trains the trunk.

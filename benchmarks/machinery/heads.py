@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -22,6 +23,44 @@ def _unit_variance(mean: Array, raw: Array) -> Gaussian:
     return Gaussian(mean, jnp.zeros_like(mean))
 
 
+def natural(location: Array, raw: Array, *, min_precision: float = 1e-8) -> Gaussian:
+    """From natural parameters: `mean = location / precision`.
+
+    With `precision = softplus(raw) + min_precision` the natural parameters are `eta1 = location`
+    and `eta2 = -precision / 2`, so the gradient of the NLL with respect to `location` is
+    `mean - targets`, whatever the variance.
+
+    Reference:
+        Immer et al., Effective Bayesian heteroscedastic regression with deep neural networks,
+        NeurIPS 2023.
+    """
+    precision = jax.nn.softplus(_widen(raw)) + min_precision  # in half precision it would be 0
+    mean = _widen(location) / precision
+    return Gaussian(mean.astype(location.dtype), -jnp.log(precision).astype(raw.dtype))
+
+
+def latent(mean: Array, factor: Array, raw: Array, *, min_diagonal: float = 1e-3) -> Gaussian:
+    """From the latent-variable layer: `variance = factor^2 + diagonal^2`.
+
+    The latent is `mean + factor * e + diagonal * e'` with independent standard normal `e`, `e'`
+    and `diagonal = softplus(raw) + min_diagonal`. With one target per input the two noises are
+    not identifiable, so the latent is this Gaussian; the loss adds the temperature.
+
+    Reference:
+        Collier et al., Correlated input-dependent label noise in large-scale image
+        classification, CVPR 2021, with one output.
+    """
+    diagonal = jax.nn.softplus(_widen(raw)) + min_diagonal
+    # A ratio, because the logarithm of factor^2 has no derivative at 0.
+    ratio = _widen(factor) / diagonal
+    log_variance = 2 * jnp.log(diagonal) + jnp.log1p(jnp.square(ratio))
+    return Gaussian(mean, log_variance.astype(raw.dtype))
+
+
+def _widen(x: Array) -> Array:
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 HEADS = {
     "unit_variance": Head(_unit_variance),
     "log_variance": Head(Gaussian),
@@ -31,7 +70,7 @@ HEADS = {
     "bounded_softplus_variance": Head(
         functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
     ),
-    "natural": Head(Gaussian.from_natural),
+    "natural": Head(natural),
     # What Collier's method predicts at temperature 0: the latent itself.
-    "latent": Head(Gaussian.from_latent, outputs=3),
+    "latent": Head(latent, outputs=3),
 }

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from benchmarks.machinery.losses.objective import Objective
 from fisher8_jax.families import Family
-from fisher8_jax.losses import Objective
 from fisher8_jax.optimizers import AverageState
 from fisher8_jax.training import Data, Method, TrainingState
 
@@ -84,7 +84,7 @@ class Task:
         method: from a run's settings and the schedule's factor at this step. Ignore the factor if
             the method has a schedule of its own.
         num_steps: the number of steps of that schedule, from a run's settings.
-        objective: the loss, if it keeps a state per training row; see `with_rows`.
+        objective: the loss, if it needs a state per training row or a key; see `with_rows`.
         average: the number of steps that an average of the parameters covers, from a run's
             settings; None for no average.
     """
@@ -163,8 +163,8 @@ def update(
     """
     key = jax.random.fold_in(run.key, state.training.step)
     data = Data(*batch[:4])
-    if jax.tree.leaves(state.loss_state):
-        data = data._replace(targets=(batch.targets, batch.rows, state.loss_state))
+    if task.objective is not None:
+        data = data._replace(targets=(batch.targets, batch.rows, key, state.loss_state))
     method = task.method(run.settings, factor)
     training, info = method.update(_network(task, state), state.training, data, key=key)
     average = state.averaged
@@ -174,16 +174,23 @@ def update(
     return TrainState(training, state.loss_state, average), info.loss
 
 
-def with_rows(objective: Objective) -> Objective:
-    """A loss with a state per row for a library that knows none: the state is among its targets."""
+def with_rows(objective: Objective) -> Callable[..., Array]:
+    """The loss for a library that knows neither state nor key: both are among its targets."""
 
-    def values(state, dist, targets, *, indices, key, where=None, weights=None):
-        targets, rows, loss_state = targets
-        return objective.values(
-            loss_state, dist, targets, indices=rows, key=key, where=where, weights=weights
-        )
+    def loss(dist, targets, **masks):
+        targets, rows, key, loss_state = targets
+        return objective.values(loss_state, dist, targets, indices=rows, key=key, **masks)
 
-    return objective._replace(values=values)
+    return loss
+
+
+def without_rows(objective: Objective) -> Callable[..., Array]:
+    """The loss for the library if it needs neither state nor key."""
+
+    def loss(dist, targets, **masks):
+        return objective.values((), dist, targets, indices=None, key=None, **masks)
+
+    return loss
 
 
 def _network(task: Task, state: TrainState) -> Callable:

@@ -16,9 +16,9 @@ from jax import Array
 
 from benchmarks.machinery.baselines import Baseline
 from benchmarks.machinery.heads import HEADS
+from benchmarks.machinery.losses.objective import Objective, make_objective
 from benchmarks.machinery.networks import Network, Params, Variables
-from benchmarks.machinery.step import Task, with_rows
-from fisher8_jax.losses import Objective, make_objective
+from benchmarks.machinery.step import Task, with_rows, without_rows
 from fisher8_jax.optimizers import scale_by_kl_radius
 from fisher8_jax.training import LossGradient, Method
 
@@ -85,13 +85,14 @@ class Setup:
 @functools.lru_cache
 def _task(setup: Setup) -> Task:
     objective = objective_of(setup.method)
-    has_state = setup.method.loss == "trustable"
-    gradient = LossGradient(with_rows(objective) if has_state else objective, (), setup.penalty)
+    needs_more = setup.method.loss in ("trustable", "collier")
+    loss = (with_rows if needs_more else without_rows)(objective)
+    gradient = LossGradient(loss, (), setup.penalty)
 
     def method(learning_rate: Array, rate_factor: Array) -> Method:
         return Method(gradient, setup.full_optimizer(learning_rate, rate_factor))
 
-    return Task(setup.predict, method, objective=objective if has_state else None)
+    return Task(setup.predict, method, objective=objective if needs_more else None)
 
 
 def objective_of(method: Baseline) -> Objective:

@@ -26,7 +26,7 @@ DOCS = Path(__file__).resolve().parent.parent
 PART = re.compile(
     r"^```python\n(?P<code>.*?)^```|^!\[[^\]]*\]\((?P<image>images/\S+\.png)\)", re.S | re.M
 )
-PAGES = ("diagnostics.md", "getting_started.md", "plots.md")
+PAGES = ("getting_started.md", "plots.md")
 # Pictures that the report draws, by their names there.
 FROM_REPORT = {
     "comparison.png": "comparison",

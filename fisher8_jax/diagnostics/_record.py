@@ -32,7 +32,7 @@ class TrainingRecord:
         learning_rate: one number, or one per step if it follows a schedule. Progress is then
             measured per distance travelled, so that a decayed learning rate does not pass for
             convergence.
-        step_kl: mean over a batch of `KL(before || after)` for every step, which is `batch_kl`
+        step_kl: mean over a batch of `KL(before || after)` for every step, which is
             divided by the number of predictions.
         smallest_log_variance: over the batch, of every step.
         largest_log_variance: over the batch, of every step.

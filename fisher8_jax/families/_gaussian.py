@@ -12,7 +12,6 @@ from jax.scipy.special import erf, ndtr, ndtri
 from fisher8_jax._internal.checks import (
     check_floating,
     check_not_negative,
-    check_number,
     check_positive,
     check_same_shape,
 )
@@ -106,50 +105,6 @@ class Gaussian(LocationScale):
         return cls(mean, log_variance)
 
     @classmethod
-    def from_softplus_precision(
-        cls, mean: Array, raw: Array, *, min_precision: float = 1e-8
-    ) -> Self:
-        """From a head with `1 / variance = softplus(raw) + min_precision`.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> raw = jnp.log(jnp.expm1(jnp.array([4.0])))
-            >>> Gaussian.from_softplus_precision(jnp.zeros(1), raw).std
-            Array([0.5], dtype=float32)
-
-        Reference:
-            Wong-Toi et al., Understanding pathologies of deep heteroskedastic regression, UAI 2024,
-            where mean and precision have a network each.
-        """
-        mean, raw = _checked(mean=mean, raw=raw)
-        return cls(mean, -jnp.log(_softplus_precision(raw, min_precision)).astype(raw.dtype))
-
-    @classmethod
-    def from_natural(
-        cls, raw_location: Array, raw_precision: Array, *, min_precision: float = 1e-8
-    ) -> Self:
-        """From natural parameters: `mean = raw_location / precision`.
-
-        With `precision = softplus(raw_precision) + min_precision` the natural parameters are
-        `eta1 = raw_location` and `eta2 = -precision / 2`, so the gradient of the NLL with respect
-        to `raw_location` is `mean - targets`, whatever the variance.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> dist = Gaussian.from_natural(jnp.array([8.0]), jnp.array([4.0]))
-            >>> dist.mean, dist.variance
-            (Array([1.9909...], dtype=float32), Array([0.2488...], dtype=float32))
-
-        Reference:
-            Immer et al., Effective Bayesian heteroscedastic regression with deep neural networks,
-            NeurIPS 2023.
-        """
-        location, raw = _checked(raw_location=raw_location, raw_precision=raw_precision)
-        precision = _softplus_precision(raw, min_precision)
-        mean = at_least_float32(location) / precision
-        return cls(mean.astype(location.dtype), -jnp.log(precision).astype(raw.dtype))
-
-    @classmethod
     def from_soft_bounds(
         cls,
         mean: Array,
@@ -180,39 +135,12 @@ class Gaussian(LocationScale):
             Chua et al., Deep reinforcement learning in a handful of trials, NeurIPS 2018,
             the appendix on well-behaved probabilistic networks.
         """
-        mean, raw = _checked(mean=mean, raw=raw)
+        mean, raw = check_floating("mean", mean), check_floating("raw", raw)
+        check_same_shape({"mean": mean, "raw": raw})
         low = _expand_bound("min_log_variance", min_log_variance, raw)
         high = _expand_bound("max_log_variance", max_log_variance, raw)
         below = high - jax.nn.softplus(high - raw)
         return cls(mean, low + jax.nn.softplus(below - low))
-
-    @classmethod
-    def from_latent(
-        cls, mean: Array, factor: Array, raw_diagonal: Array, *, min_diagonal: float = 1e-3
-    ) -> Self:
-        """From the latent-variable layer: `variance = factor^2 + diagonal^2`.
-
-        The latent is `mean + factor * e + diagonal * e'` with independent standard normal `e`, `e'`
-        and `diagonal = softplus(raw_diagonal) + min_diagonal`. With one target per input the two
-        noises are not identifiable, so the latent is this Gaussian; the loss adds the temperature.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> raw = jnp.log(jnp.expm1(jnp.array([4.0])))
-            >>> Gaussian.from_latent(jnp.zeros(1), jnp.array([3.0]), raw, min_diagonal=1e-9).std
-            Array([5.], dtype=float32)
-
-        Reference:
-            Collier et al., Correlated input-dependent label noise in large-scale image
-            classification, CVPR 2021, with one output.
-        """
-        check_positive("min_diagonal", min_diagonal)
-        mean, factor, raw = _checked(mean=mean, factor=factor, raw_diagonal=raw_diagonal)
-        diagonal = jax.nn.softplus(at_least_float32(raw)) + min_diagonal
-        # A ratio, because the logarithm of factor^2 has no derivative at 0.
-        ratio = at_least_float32(factor) / diagonal
-        log_variance = 2 * jnp.log(diagonal) + jnp.log1p(jnp.square(ratio))
-        return cls(mean, log_variance.astype(raw.dtype))
 
     @property
     def location(self) -> Array:
@@ -237,18 +165,6 @@ class Gaussian(LocationScale):
     def with_location_scale(self, location: Array, log_scale: Array) -> Self:
         """A Gaussian of this mean and of log-variance `2 log_scale`."""
         return type(self)(location, 2 * log_scale)
-
-    def with_noise(self, std: chex.Numeric) -> Self:
-        """Of a value with independent noise added: the variance plus `std^2`.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> Gaussian.from_std(jnp.zeros(1), jnp.array([3.0])).with_noise(4.0).std
-            Array([5.], dtype=float32)
-        """
-        check_number("std", std, at_least=0)
-        log_noise = 2 * jnp.log(jnp.asarray(std, self.log_variance.dtype))
-        return type(self)(self.mean, jnp.logaddexp(self.log_variance, log_noise))
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_variance/2 + z^2/2`, plus `ln(2 pi)/2` with the constant."""
@@ -342,19 +258,6 @@ class Gaussian(LocationScale):
         # Written with the residual itself, because `z * std` is inf * 0 for a vanishing std.
         from_residual = (targets - dist.mean) * erf(z / math.sqrt(2))
         return from_residual + dist.std * (2 * density - 1 / math.sqrt(math.pi))
-
-
-def _softplus_precision(raw: Array, min_precision: float) -> Array:
-    check_positive("min_precision", min_precision)
-    # In half precision the smallest precision would round to 0.
-    return jax.nn.softplus(at_least_float32(raw)) + min_precision
-
-
-def _checked(**arrays: chex.Array) -> tuple[Array, ...]:
-    """The arrays as floating-point JAX arrays of one shape."""
-    checked = {name: check_floating(name, array) for name, array in arrays.items()}
-    check_same_shape(checked)
-    return tuple(checked.values())
 
 
 def _expand_bound(name: str, bound: chex.Numeric, raw: Array) -> Array:

@@ -4,14 +4,10 @@ import chex
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._internal.checks import check_number
+from fisher8_jax._internal.checks import check_floating, check_number, check_weights
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, multiply_by_exp
 from fisher8_jax.families import Family, Gaussian
 from fisher8_jax.losses._elements import per_element
-from fisher8_jax.losses._loss_checks import (
-    check_hyperparameter,
-    check_scalar_targets,
-)
 
 
 def beta_nll(
@@ -56,8 +52,12 @@ def beta_nll(
     def loss(dist: Family, targets: Array) -> Array:
         if isinstance(dist, Gaussian):
             return _gaussian_beta_nll(dist, targets, beta)
-        check_scalar_targets(dist, "beta_nll")
-        power = check_hyperparameter("beta", beta, dist.batch_shape, dist.variance.dtype)
+        if dist.event_shape != ():
+            raise TypeError(
+                f"`dist` must have scalar targets for `beta_nll`, got {type(dist).__name__} with "
+                f"event shape {dist.event_shape}."
+            )
+        power = _check_beta(beta, dist, dist.variance)
         return lax.stop_gradient(dist.variance) ** power * dist.nll(targets)
 
     return per_element(loss, dist, targets, where, weights)
@@ -66,8 +66,14 @@ def beta_nll(
 def _gaussian_beta_nll(dist: Gaussian, targets: Array, beta: chex.Numeric) -> Array:
     # The weight enters the exponent of z: apart, variance^beta and 1/variance overflow or vanish
     # long before their product does.
-    power = check_hyperparameter("beta", beta, dist.batch_shape, dist.log_variance.dtype)
+    power = _check_beta(beta, dist, dist.log_variance)
     log_weight = power * lax.stop_gradient(dist.log_variance)
     weighted_z = multiply_by_exp(targets - dist.mean, 0.5 * (log_weight - dist.log_variance))
     scale_term = jnp.exp(log_weight) * (0.5 * dist.log_variance + HALF_LOG_2PI)
     return scale_term + 0.5 * jnp.square(weighted_z)
+
+
+def _check_beta(beta: chex.Numeric, dist: Family, like: Array) -> Array:
+    """A scalar as it is, an array expanded to the predictions."""
+    array = check_floating("beta", jnp.asarray(beta, like.dtype))
+    return array if array.ndim == 0 else check_weights("beta", array, dist.batch_shape)

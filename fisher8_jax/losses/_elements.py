@@ -24,10 +24,29 @@ def per_element(
     loss: Callable[[SomeFamily, Array], Array],
     dist: SomeFamily,
     targets: Array,
-    where: Array | None,
-    weights: Array | None,
+    where: Array | None = None,
+    weights: Array | None = None,
 ) -> Array:
-    """`weights * loss(dist, targets)`, and 0 outside `where` whatever stands there."""
+    """`weights * loss(dist, targets)`, and 0 outside `where` whatever stands there.
+
+    Args:
+        loss: one value per element, from predictions and targets that are valid everywhere.
+        dist: the predicted distribution, any family.
+        targets: observed values, exactly the shape of the predictions; nan outside `where`.
+        where: boolean, the elements that count; None for all.
+        weights: a factor on the loss of each element; None for 1.
+
+    Returns:
+        One value per element, without nan in value or gradient outside `where`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist, seen = Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([True, False])
+        >>> absolute_error = lambda dist, targets: jnp.abs(targets - dist.mean)
+        >>> per_element(absolute_error, dist, jnp.array([3.0, jnp.nan]), seen)
+        Array([3., 0.], dtype=float32)
+    """
     check_family("`dist`", dist)
     targets = dist.check_targets(targets)
     if weights is not None:

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, lines and markers that survive grey print, and axes."""
+"""What all pictures share: colours that survive grey print, axes and legends."""
 
 import contextlib
 from collections.abc import Sequence
@@ -18,19 +18,8 @@ from matplotlib.axes import Axes
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 
-# In an order of falling contrast to white; lines and markers differ too, for grey print.
+# In an order of falling contrast to white.
 COLORS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, YELLOW)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
-LINES: tuple[Any, ...] = (
-    "-",
-    "--",
-    "-.",
-    ":",
-    (0, (5, 1, 1, 1, 1, 1)),
-    (0, (8, 2)),
-    (0, (3, 1, 1, 1)),
-    (0, (1, 1)),
-)
 GREY = "0.45"
 SEQUENTIAL_MAP = "cividis"  # even in lightness, so that it reads the same in grey
 
@@ -38,30 +27,6 @@ SEQUENTIAL_MAP = "cividis"  # even in lightness, so that it reads the same in gr
 def current_axes(ax: Axes | None) -> Axes:
     """`ax`, or the current axes of pyplot as its own functions would use them."""
     return plt.gca() if ax is None else ax
-
-
-def axes_grid(
-    axes: np.ndarray | Sequence[Axes] | None, rows: int, columns: int, size: tuple[float, float]
-) -> np.ndarray:
-    """`axes` as an array of the given shape, or a new figure with panels of the given size."""
-    if axes is None:
-        figure_size = (columns * size[0], rows * size[1])
-        _, axes = plt.subplots(
-            rows, columns, figsize=figure_size, squeeze=False, layout="constrained"
-        )
-    grid = np.asarray(axes, dtype=object)
-    if grid.size != rows * columns:
-        raise ValueError(
-            f"`axes` must hold {rows * columns} Axes, got {grid.size}. "
-            f"Make them with `plt.subplots({rows}, {columns})[1]`."
-        )
-    return grid.reshape(rows, columns)
-
-
-def style_of(position: int) -> dict[str, Any]:
-    """Colour, line and marker of the member at `position`; they repeat after eight."""
-    k = position % len(COLORS)
-    return {"color": COLORS[k], "linestyle": LINES[k], "marker": MARKERS[k]}
 
 
 def percent(level: float) -> str:

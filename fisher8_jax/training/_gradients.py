@@ -2,8 +2,9 @@
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import chex
 import jax
@@ -18,12 +19,12 @@ from fisher8_jax.curvature import (
     network_gradient,
 )
 from fisher8_jax.families import Family
-from fisher8_jax.losses import LOSSES, Objective, make_objective
+from fisher8_jax.losses import LOSSES
 from fisher8_jax.training._data import Data, Params, Variables
 from fisher8_jax.training._description import STATIC, Description, in_words, register_description
 from fisher8_jax.training._networks import Network, apply_network
 
-Loss: TypeAlias = str | Objective | Callable[..., Array]
+Loss: TypeAlias = str | Callable[..., Array]
 
 
 class Point(NamedTuple):
@@ -53,9 +54,9 @@ class LossGradient(Description):
     """The plain gradient of a loss.
 
     Args:
-        loss: a name in `fisher8_jax.losses.LOSSES`, an `Objective`, or a function
+        loss: a name in `fisher8_jax.losses.LOSSES`, or a function
             `loss(dist, targets, *, where, weights)` with one value per element.
-        hyperparameters: pairs of a name and a number for a loss that was named.
+        hyperparameters: further keywords of the loss, pairs of a name and a number.
         penalty: a scalar of the parameters that is added to the mean loss; None for none.
 
     Example:
@@ -69,7 +70,7 @@ class LossGradient(Description):
     penalty: Callable[[Params], Array] | None = dataclasses.field(default=None, metadata=STATIC)
 
     def __post_init__(self) -> None:
-        _objective(self.loss, self.hyperparameters)
+        _loss_function(self.loss, self.hyperparameters)
 
     def __str__(self) -> str:
         return f"gradient of {_name(self.loss)}"
@@ -79,8 +80,8 @@ class LossGradient(Description):
 
     def compute(self, network: Network, at: Point, batch: Data, key: Array | None) -> Pass:
         """Loss and gradient on a batch."""
-        objective = _objective(self.loss, self.hyperparameters)
-        return _differentiate(objective, self.penalty, network, at, batch, key)
+        loss = _loss_function(self.loss, self.hyperparameters)
+        return _differentiate(loss, self.penalty, network, at, batch, key)
 
 
 @register_description
@@ -102,7 +103,7 @@ class OutputNaturalGradient(Description):
 
     def compute(self, network: Network, at: Point, batch: Data, key: Array | None) -> Pass:
         """Loss and gradient on a batch."""
-        return _differentiate(_objective("fisher8", ()), None, network, at, batch, key)
+        return _differentiate(LOSSES["fisher8"], None, network, at, batch, key)
 
 
 @register_description
@@ -179,7 +180,7 @@ Gradient: TypeAlias = LossGradient | OutputNaturalGradient | NetworkNaturalGradi
 
 
 def _differentiate(
-    objective: Objective,
+    loss: Callable[..., Array],
     penalty: Callable[[Params], Array] | None,
     network: Network,
     at: Point,
@@ -188,40 +189,35 @@ def _differentiate(
 ) -> Pass:
     def loss_of(params: Params) -> tuple[Array, tuple[Family, Variables]]:
         dist, new = apply_network(network, params, at.variables, batch.inputs, key=key, train=True)
-        values = objective.values(
-            (), dist, batch.targets, indices=None, key=key, where=batch.where, weights=batch.weights
-        )
-        loss = values.mean(where=batch.where)
-        return loss if penalty is None else loss + penalty(params), (dist, new)
+        values = loss(dist, batch.targets, where=batch.where, weights=batch.weights)
+        mean = values.mean(where=batch.where)
+        return mean if penalty is None else mean + penalty(params), (dist, new)
 
-    (loss, (dist, variables)), gradient = jax.value_and_grad(loss_of, has_aux=True)(at.params)
-    return Pass(loss, gradient, dist, variables, None)
+    (value, (dist, variables)), gradient = jax.value_and_grad(loss_of, has_aux=True)(at.params)
+    return Pass(value, gradient, dist, variables, None)
 
 
-# Cached, so that equal methods are traced to equal programs.
-@functools.lru_cache
-def _objective(loss: Loss, hyperparameters: tuple[tuple[str, float], ...]) -> Objective:
+def _loss_function(
+    loss: Loss, hyperparameters: tuple[tuple[str, float], ...]
+) -> Callable[..., Array]:
     if isinstance(loss, str):
         check_choice("loss", loss, LOSSES)
-        if loss == "trustable":
-            raise ValueError(
-                "`loss` 'trustable' keeps a reference for every training row, which a batch does "
-                "not have. Write the loop yourself with `make_objective('trustable')`."
-            )
-        return make_objective(loss, **dict(hyperparameters))
-    if isinstance(loss, Objective):
-        return loss
+        _check_hyperparameters(loss, [name for name, _ in hyperparameters])
+        loss = LOSSES[loss]
     if not callable(loss):
         raise TypeError(
-            f"`loss` must be a name, an `Objective` or a function, got {type(loss).__name__}."
+            f"`loss` must be a name in `losses.LOSSES` or a function, got {type(loss).__name__}."
         )
+    return functools.partial(loss, **dict(hyperparameters)) if hyperparameters else loss
 
-    def values(
-        state: Any, dist: Family, targets: Array, *, indices: Any, key: Any, **masks: Any
-    ) -> Array:
-        return loss(dist, targets, **masks)
 
-    return make_objective("fisher8")._replace(values=values)
+def _check_hyperparameters(loss: str, given: list[str]) -> None:
+    """Rejects names that are no keyword of the loss beside mask and weights."""
+    parameters = inspect.signature(LOSSES[loss]).parameters.values()
+    known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"where", "weights"}
+    if unknown := sorted(set(given) - known):
+        listing = ", ".join(sorted(known)) or "none"
+        raise TypeError(f"`{loss}` has no hyper-parameter {', '.join(unknown)}; it has: {listing}.")
 
 
 def _name(loss: Loss) -> str:

@@ -10,10 +10,10 @@ import benchmarks
 from benchmarks import registry
 from benchmarks.machinery.baselines import BASELINES, choose
 from benchmarks.machinery.heads import HEADS
+from benchmarks.machinery.losses.objective import LOSSES
 from benchmarks.machinery.report import collect
 from benchmarks.machinery.store import Store
 from benchmarks.registry import BENCHMARKS, Benchmark
-from fisher8_jax.losses import LOSSES
 
 ROOT = Path(benchmarks.__file__).parent
 

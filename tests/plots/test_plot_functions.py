@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 
 from fisher8_jax import Gaussian, plots
-from fisher8_jax.plots import _pareto, _style
+from fisher8_jax.plots import _style
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,6 @@ def points():
     return Gaussian(jnp.sin(inputs), jnp.asarray(log_variance)), inputs, targets
 
 
-RUNS = np.random.default_rng(1).normal(size=(12, 2)) @ np.array([[1.0, 0.5], [0.0, 0.2]])
-
 # How to call every function that draws into one Axes, from (dist, inputs, targets).
 ONE_AXES = {
     "plot_fit": lambda p, **kw: plots.plot_fit(p[0], p[1], p[2], **kw),
@@ -40,30 +38,13 @@ ONE_AXES = {
     "plot_pit": lambda p, **kw: plots.plot_pit(p[0], p[2], **kw),
     "plot_intervals": lambda p, **kw: plots.plot_intervals(p[0], p[2], **kw),
     "plot_residuals": lambda p, **kw: plots.plot_residuals(p[0], p[2], **kw),
-    "plot_pareto": lambda p, **kw: plots.plot_pareto({"A": RUNS, "B": RUNS + 1}, **kw),
     "plot_importance": lambda p, **kw: plots.plot_importance(("a", "b"), [1, 2], [2, 1], **kw),
-    "plot_training_map": lambda p, **kw: plots.plot_training_map(
-        np.ones((3, 200)), p[1], np.arange(3), **kw
-    ),
 }
-MANY_AXES = {
-    "plot_pareto_panels": (
-        lambda **kw: _pareto.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": RUNS}}, **kw),
-        (2,),
-    ),
-}
+PLOTS = {name: value for name, value in vars(plots).items() if name.startswith("plot_")}
 
 
-PLOTS = {
-    name: function
-    for module in (plots, _pareto)
-    for name, function in vars(module).items()
-    if name.startswith("plot_")
-}
-
-
-def test_the_tables_name_every_plot():
-    assert set(PLOTS) == {*ONE_AXES, *MANY_AXES}
+def test_the_table_names_every_plot():
+    assert set(PLOTS) == set(ONE_AXES)
 
 
 @pytest.mark.parametrize("name", ONE_AXES)
@@ -98,7 +79,7 @@ def covered_by_the_legend(ax):
 
 
 @pytest.mark.parametrize("layout", ["constrained", None])
-@pytest.mark.parametrize("name", [name for name in ONE_AXES if name != "plot_training_map"])
+@pytest.mark.parametrize("name", ONE_AXES)
 def test_the_legend_hides_nothing(points, name, layout):
     _, axes = plt.subplots(1, 2, figsize=(9, 4), layout=layout)
     for ax in axes:
@@ -122,21 +103,10 @@ def test_the_style_holds_inside_its_context_alone():
     assert dict(mpl.rcParams) == before
 
 
-@pytest.mark.parametrize("name", MANY_AXES)
-def test_panels_use_the_given_axes(name):
-    draw, shape = MANY_AXES[name]
-    own = draw()
-    assert own.shape == shape
-    given = plt.subplots(*np.atleast_2d(own).shape)[1]
-    assert (draw(axes=given).ravel() == given.ravel()).all()
-    with pytest.raises(ValueError, match=rf"`axes` must hold {own.size} Axes, got 1"):
-        draw(axes=plt.subplots()[1])
-
-
-@pytest.mark.parametrize("name", [*ONE_AXES, *MANY_AXES])
+@pytest.mark.parametrize("name", ONE_AXES)
 def test_hyper_parameters_are_keyword_only_and_kwargs_are_forwarded(name):
     parameters = inspect.signature(PLOTS[name]).parameters
-    axes = parameters["ax"] if "ax" in parameters else parameters["axes"]
+    axes = parameters["ax"]
     assert axes.kind is inspect.Parameter.KEYWORD_ONLY
     assert axes.default is None
     assert parameters["kwargs"].kind is inspect.Parameter.VAR_KEYWORD
@@ -144,7 +114,7 @@ def test_hyper_parameters_are_keyword_only_and_kwargs_are_forwarded(name):
 
 def test_keywords_reach_the_main_artist(points):
     dist, inputs, targets = points
-    _, axes = plt.subplots(7, 1)
+    _, axes = plt.subplots(5, 1)
     line = plots.plot_fit(dist, inputs, c="red", lw=7, label="mine", ax=axes[0]).lines[-1]
     assert (line.get_color(), line.get_linewidth(), line.get_label()) == ("red", 7, "mine")
     line = plots.plot_reliability(dist, targets, color="red", ls=":", ax=axes[1]).lines[-1]
@@ -155,11 +125,6 @@ def test_keywords_reach_the_main_artist(points):
     assert band.get_alpha() == 0.25
     dots = plots.plot_residuals(dist, targets, marker="+", ax=axes[4]).lines[0]
     assert dots.get_marker() == "+"
-    runs = plots.plot_pareto({"A": RUNS}, s=99, ax=axes[5]).collections[0]
-    assert runs.get_sizes() == [99]
-    values = np.ones((2, 3))
-    ax = plots.plot_training_map(values, np.arange(3), np.arange(2), vmax=5, ax=axes[6])
-    assert ax.collections[0].get_clim()[1] == 5
 
 
 def test_fit_draws_sorted_quantiles(points):
@@ -223,57 +188,8 @@ def test_group_averages_of_residuals(points):
     np.testing.assert_allclose(drawn, [std, np.sqrt(np.mean(residuals**2))], rtol=1e-12)
 
 
-def test_ellipse_is_one_standard_deviation_of_the_covariance():
-    ax = plots.plot_pareto({"A": RUNS})
-    # On the ellipse the Mahalanobis distance from the mean is 1 in every direction.
-    corners = ax.patches[0].get_path().vertices
-    edge = ax.patches[0].get_patch_transform().transform(corners[:-1:3])
-    gap = edge - RUNS.mean(axis=0)
-    distance = np.einsum("ni,ij,nj->n", gap, np.linalg.inv(np.cov(RUNS.T)), gap)
-    np.testing.assert_allclose(distance, 1, rtol=1e-6)
-    np.testing.assert_allclose(ax.lines[0].get_xydata()[0], RUNS.mean(axis=0))
-
-
-def test_diverged_runs_are_stated():
-    runs = np.array([[1.0, 1.0], [np.nan, 1.0], [2.0, 3.0]])
-    ax = plots.plot_pareto({"A": runs, "B": np.full((2, 2), np.inf)})
-    labels = ax.get_legend_handles_labels()[1]
-    assert labels == ["A, 1 of 3 not finite", "B, 2 of 2 not finite"]
-    assert not ax.patches  # two runs have no covariance ellipse
-
-
-def test_runs_beyond_the_edge_are_drawn_there_and_counted():
-    runs = np.array([[1.0, 1.0], [np.nan, 1.0], [2.0, 9.0], [2.0, 3.0], [np.inf, np.inf]])
-    ax = plots.plot_pareto({"A": runs, "B": RUNS[:2]}, upper=(4.0, 5.0))
-    moved = np.array([[4.0, 1.0], [2.0, 5.0], [4.0, 5.0]])
-    assert ax.get_legend_handles_labels()[1] == ["A, 3 of 5 at the edge", "B"]
-    np.testing.assert_array_equal(ax.collections[1].get_offsets(), moved)
-    star = np.mean([[1.0, 1.0], [2.0, 3.0], *moved], axis=0)
-    np.testing.assert_allclose(ax.lines[0].get_xydata()[0], star)
-    assert len(ax.patches) == 1  # of all five runs of A; B has two
-
-
-def test_every_panel_counts_its_runs_at_the_edge():
-    bad = np.array([[np.nan, 1.0], [1.0, 1.0], [2.0, 0.0]])
-    grid = plots.plot_pareto_panels({"a": {"A": RUNS}, "b": {"A": bad}}, upper=(9.0, 9.0))
-    texts = [[text.get_text() for text in ax.texts] for ax in grid]
-    assert texts == [[], ["A, 1 of 3 at the edge"]]
-    assert [text.get_text() for text in grid[0].get_legend().get_texts()] == ["A"]
-    grid = plots.plot_pareto_panels({"b": {"A": bad}})
-    assert grid[0].texts[0].get_text() == "A, 1 of 3 not finite"
-
-
-def test_training_map_takes_unsorted_inputs_and_blanks_zeros():
-    values = np.array([[1.0, 100.0, 0.0], [10.0, 1e3, np.nan]])
-    ax = plots.plot_training_map(values, np.array([2.0, 0.0, 1.0]), [0, 10], label="variance")
-    drawn = ax.collections[0].get_array()
-    np.testing.assert_allclose(drawn.filled(-9), [[2, -9, 0], [3, -9, 1]])
-    assert ax.figure.axes[-1].get_ylabel() == "log10 variance"
-
-
-def test_colours_stay_apart_in_grey_together_with_lines_and_markers():
-    assert len(set(_style.COLORS)) == len(set(_style.MARKERS)) == 8
-    assert len({str(line) for line in _style.LINES}) == 8
+def test_colours_differ_and_the_map_reads_in_grey():
+    assert len(set(_style.COLORS)) == 8
     # The map's lightness must rise all the way, or it could not be read in grey.
     rgb = mpl.colormaps[_style.SEQUENTIAL_MAP](np.linspace(0, 1, 64))[:, :3]
     assert (np.diff(rgb @ [0.2126, 0.7152, 0.0722]) > 0).all()
@@ -329,7 +245,3 @@ def test_errors_name_the_argument_and_the_fix(points):
         plots.plot_pit(dist, targets, bins=0)
     with pytest.raises(ValueError, match=r"`groups` must be a positive integer, got 0"):
         plots.plot_residuals(dist, targets, groups=0)
-    with pytest.raises(ValueError, match=r"`scores\['A'\]` must have shape \(runs, 2\).*\(4,\)"):
-        plots.plot_pareto({"A": np.zeros(4)})
-    with pytest.raises(ValueError, match=r"`values` must have shape \(snapshots, points\)"):
-        plots.plot_training_map(np.zeros((2, 3)), np.zeros(2), np.zeros(3))

@@ -14,7 +14,7 @@ from jax import Array
 
 from benchmarks.experiments.comparison.plan import SCENE, SceneJob
 from benchmarks.experiments.dense.data import Scene, load_scene
-from benchmarks.experiments.dense.jobs import CHOSEN, crops, normalised, objective_of, scores_in
+from benchmarks.experiments.dense.jobs import CHOSEN, crops, loss_of, normalised, scores_in
 from benchmarks.experiments.dense.network import UNet
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.store import Store
@@ -72,9 +72,9 @@ def _method(method: str, rate: Array | float, steps: int) -> Method:
     if method == "network":
         solver = ConjugateGradients(max_iterations=SCENE.iterations)
         return Method(NetworkNaturalGradient(SCENE.damping, solver=solver))
-    objective = objective_of(CHOSEN["nll" if method == "adam_nll" else "fisher8"])
+    loss = loss_of(CHOSEN["nll" if method == "adam_nll" else "fisher8"])
     decay = optax.cosine_decay_schedule(1.0, steps)
-    return Method(LossGradient(objective), optax.adam(lambda count: rate * decay(count)))
+    return Method(LossGradient(loss), optax.adam(lambda count: rate * decay(count)))
 
 
 def _network_for(method: str, model: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.experiments.curvature.plan import SinusoidJob
 from benchmarks.experiments.curvature.training import Predict, Settings, make_task
 from benchmarks.experiments.sinusoid.plan import HIGH, LOW, NOISES, POINTS, true_mean
+from benchmarks.machinery.local_variance import local_jacobian_variance, local_kl_variance
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
 from benchmarks.machinery.networks import Mlp, Params
 from benchmarks.machinery.provenance import provenance
@@ -19,7 +20,6 @@ from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 from fisher8_jax.ensembles import stack_members
 
 NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)

@@ -1,6 +1,7 @@
 """What is trained and scored: all settings of one method on the stereo pair."""
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from benchmarks.machinery.loop import start, train_on_batches
 from benchmarks.machinery.step import Batch, Run, Task
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import stack_members, take_member
-from fisher8_jax.losses import Objective, make_objective
+from fisher8_jax.losses import LOSSES
 from fisher8_jax.metrics import ece, nll, rmse
 from fisher8_jax.optimizers import fisher8_optimizer
 from fisher8_jax.training import LossGradient, Method, nnx_network
@@ -72,7 +73,7 @@ def _train(
     targets, shift, scale = normalised(scene)
     image, labels, mask = map(jnp.asarray, (scene.inputs, targets, scene.train))
     apply, params, variables = nnx_network(UNet(image.shape[-1], args.width, rngs=nnx.Rngs(seed)))
-    gradient = LossGradient(objective_of(CHOSEN[method]))
+    gradient = LossGradient(loss_of(CHOSEN[method]))
     task = Task(apply, lambda setting, factor: Method(gradient, _optimizer(method, setting, args)))
     keys = jax.random.split(jax.random.key(seed), args.steps)
 
@@ -97,14 +98,14 @@ def _train(
     return [train(params, variables, jnp.asarray(setting)) for setting in settings]
 
 
-def objective_of(method: Baseline) -> Objective:
+def loss_of(method: Baseline) -> Callable[..., Array]:
     """The mean over all pixels of a crop, known or not, as the loop means over the known ones."""
-    objective = make_objective(method.loss, **dict(method.hyperparameters))
 
-    def values(*args, where, **kwargs):
-        return objective.values(*args, where=where, **kwargs) * jnp.mean(where, dtype=jnp.float32)
+    def loss(dist, targets, *, where, weights):
+        options = {"where": where, "weights": weights, **dict(method.hyperparameters)}
+        return LOSSES[method.loss](dist, targets, **options) * jnp.mean(where, dtype=jnp.float32)
 
-    return objective._replace(values=values)
+    return loss
 
 
 def _optimizer(

@@ -34,7 +34,6 @@ from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.step import Apply, Batch, Run, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
-from fisher8_jax.losses import make_objective
 from fisher8_jax.optimizers import fisher8_optimizer
 from fisher8_jax.training import (
     LossGradient,
@@ -142,14 +141,6 @@ def _best_end(means: dict[str, np.ndarray], steps: int) -> float:
 def _first_crossing(mean: np.ndarray) -> int | None:
     reached = np.flatnonzero(mean <= TOLERANCE)
     return int(EVALUATE_EVERY * (reached[0] + 1)) if len(reached) else None
-
-
-def _plain_nll(state, dist, targets, *, indices, key, where=None, weights=None) -> Array:
-    """The NLL of any family, as an objective's values."""
-    return dist.nll(targets)
-
-
-PLAIN_NLL = make_objective("nll")._replace(values=_plain_nll)
 
 
 class Settings(NamedTuple):

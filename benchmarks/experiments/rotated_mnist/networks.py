@@ -11,6 +11,7 @@ from jax import Array
 
 from benchmarks.experiments.rotated_mnist.plan import BATCH, HYPERPARAMETERS, SETTINGS, Job
 from benchmarks.machinery.heads import HEADS
+from benchmarks.machinery.losses.collier import with_noise
 from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.training import Setup
 from fisher8_jax import Gaussian, fisher8_optimizer
@@ -77,7 +78,7 @@ def predictive_head(job: Job) -> Callable[[Gaussian], Gaussian]:
     if job.method != "collier":
         return lambda dist: dist
     temperature = HYPERPARAMETERS["collier"]["temperature"]
-    return lambda dist: dist.with_noise(temperature)
+    return lambda dist: with_noise(dist, temperature)
 
 
 def representation(method: str, params: Params, inputs: Array) -> Array:

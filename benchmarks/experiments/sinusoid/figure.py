@@ -13,9 +13,9 @@ from matplotlib.ticker import StrMethodFormatter
 
 from benchmarks.experiments.sinusoid.plan import BALL, true_mean
 from benchmarks.machinery.figures import to_png
+from benchmarks.machinery.local_variance import local_jacobian_variance, local_kl_variance
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
-from fisher8_jax.plots import plot_fit, plot_training_map
+from fisher8_jax.plots import plot_fit
 
 Result = Mapping[str, Any]
 Truth = tuple[np.ndarray, np.ndarray]
@@ -95,11 +95,12 @@ def _draw_maps(figure: Figure, row: Sequence[Axes], results: Sequence[Result], n
     values = [_numbers(result[f"log10_{name}_variance"]) for result in results]
     low, high = np.nanpercentile(np.concatenate([np.ravel(v) for v in values]), (5, 100))
     for ax, table, result in zip(row, values, results, strict=True):
-        steps = _numbers(result["steps"])
+        x, steps = _numbers(result["x"]), _numbers(result["steps"])
+        order = np.argsort(x, kind="stable")
         # Shares of the training, because lengths differ; the ticks say the steps.
-        plot_training_map(
-            table, _numbers(result["x"]), steps / steps[-1], log10=False, colorbar=False, ax=ax,
-            vmin=low, vmax=high,
+        ax.pcolormesh(
+            x[order], steps / steps[-1], np.ma.masked_invalid(table[:, order]), vmin=low, vmax=high,
+            cmap="cividis", shading="nearest", rasterized=True,
         )  # fmt: skip
         ax.set_ylabel("share of training")
         ax.yaxis.set_major_formatter(StrMethodFormatter("{x:.0%}"))

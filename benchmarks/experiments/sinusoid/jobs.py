@@ -24,6 +24,7 @@ from benchmarks.experiments.sinusoid.plan import (
     true_mean,
 )
 from benchmarks.machinery.checkpoints import resumed
+from benchmarks.machinery.local_variance import local_jacobian_variance, local_kl_variance
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
 from benchmarks.machinery.networks import Mlp, spread_over
 from benchmarks.machinery.provenance import provenance
@@ -33,7 +34,6 @@ from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Setup
 from benchmarks.machinery.workers import Report
-from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 from fisher8_jax.ensembles import stack_members
 
 NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)

@@ -7,11 +7,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.experiments.uci.comparison import Comparison, Key
+from benchmarks.experiments.uci.panels import plot_pareto_panels
 from benchmarks.experiments.uci.plan import BUDGETS
 from benchmarks.machinery.baselines import WITH_VARIANCE
 from benchmarks.machinery.document import Figure
 from benchmarks.machinery.figures import to_png
-from fisher8_jax.plots import plot_pareto_panels
 
 Pair = tuple[str, str]
 # The three scores seen from three sides; the first picture has the optimiser's name alone.
@@ -104,5 +104,5 @@ def _draw(
     """Panels side by side, three to a row."""
     rows = -(-len(panels) // 3)
     figure, axes = plt.subplots(rows, 3, figsize=(11, 3.6 * rows), layout="constrained")
-    plot_pareto_panels(panels, names=names, upper=upper, axes=axes.ravel())
+    plot_pareto_panels(panels, axes.ravel(), names=names, upper=upper)
     return to_png(figure, dpi=110)

@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._internal.checks import check_number
 from fisher8_jax.families import Family
-from fisher8_jax.losses._elements import per_element
+from fisher8_jax.losses import per_element
 
 
 def wong_toi(
@@ -62,7 +61,6 @@ def wong_toi(
     Reference:
         Wong-Toi et al., Understanding pathologies of deep heteroskedastic regression, UAI 2024.
     """
-    check_number("rho", rho, above=0, below=1)
 
     def loss(dist: Family, targets: Array) -> Array:
         values = dist.nll(targets, constant=False)
@@ -100,8 +98,6 @@ def wong_toi_penalty(
         >>> wong_toi_penalty(mean_params, {}, rho=0.5, gamma=0.5)
         Array(1.5, dtype=float32)
     """
-    check_number("rho", rho, above=0, below=1)
-    check_number("gamma", gamma, above=0, below=1)
 
     def sum_of_squares(params: chex.ArrayTree) -> Array | int:
         return sum(jnp.sum(jnp.square(w)) for w in jax.tree.leaves(params) if is_weight(w))

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.machinery.local_variance import local_jacobian_variance, local_kl_variance
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
 
 
 def balls(inputs, radius):
@@ -141,34 +141,11 @@ def test_jit_and_vmap_agree_with_plain_calls():
             np.testing.assert_allclose(batch[i], value, rtol=1e-10)
 
 
-def test_errors_name_the_argument_and_the_fix():
-    inputs = jnp.linspace(0, 1, 5)
-    dist = Gaussian(jnp.zeros(4), jnp.zeros(4))
-    with pytest.raises(ValueError, match=r"`dist` must hold one prediction per input.*5 inputs"):
-        local_kl_variance(dist, inputs, radius=1.0)
-    with pytest.raises(TypeError, match=r"`dist` must be a distribution.*got ndarray"):
-        local_kl_variance(np.zeros(5), inputs, radius=1.0)
-    with pytest.raises(ValueError, match="`dist` must hold a batch of predictions"):
-        local_kl_variance(Gaussian(jnp.zeros(()), jnp.zeros(())), inputs, radius=1.0)
-    with pytest.raises(ValueError, match="`radius` must be positive, got -1"):
-        local_jacobian_variance(features, inputs, radius=-1.0)
-    with pytest.raises(ValueError, match='`reduction` must be "sum" or "mean", got \'max\''):
-        local_jacobian_variance(features, inputs, radius=1.0, reduction="max")
-    with pytest.raises(ValueError, match="`inputs` must hold one point per row"):
-        local_jacobian_variance(features, jnp.array(1.0), radius=1.0)
-    with pytest.raises(TypeError, match="`inputs` must be a floating-point array"):
-        local_jacobian_variance(features, jnp.arange(5), radius=1.0)
-    with pytest.raises(TypeError, match="`feature_map` must return one array, got tuple"):
-        local_jacobian_variance(lambda x: (x, x), inputs, radius=1.0)
-    with pytest.raises(ValueError, match="`block_size` must be a positive integer, got 0"):
-        local_kl_variance(Gaussian(inputs, inputs), inputs, radius=1.0, block_size=0)
-
-
 LARGE_RUN = """
 import resource, sys
 import jax, jax.numpy as jnp
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import local_jacobian_variance, local_kl_variance
+from benchmarks.machinery.local_variance import local_jacobian_variance, local_kl_variance
 inputs = jnp.linspace(0.0, 12.0, 100_000)
 weights, bias = 3 * jax.random.normal(jax.random.key(0), (2, 150))
 jacobian = local_jacobian_variance(lambda x: jnp.tanh(weights * x + bias), inputs, radius=0.5)

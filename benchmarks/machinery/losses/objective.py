@@ -8,47 +8,31 @@ which method it runs. What a method does not need is an empty tuple or a 0, whic
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import chex
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._fisher8 import fisher8_nll
-from fisher8_jax._internal.checks import check_choice
-from fisher8_jax.families import Family
-from fisher8_jax.losses._beta_nll import beta_nll
-from fisher8_jax.losses._collier import collier
-from fisher8_jax.losses._faithful import faithful
-from fisher8_jax.losses._loss_checks import check_hyperparameter_names
-from fisher8_jax.losses._natural_gradient import natural_gradient
-from fisher8_jax.losses._nll import nll
-from fisher8_jax.losses._trustable import (
+from benchmarks.machinery.losses.collier import collier
+from benchmarks.machinery.losses.trustable import (
     gather_references,
     init_references,
     refresh_references,
     trustable,
 )
-from fisher8_jax.losses._unit_variance import unit_variance
-from fisher8_jax.losses._wong_toi import wong_toi, wong_toi_penalty
+from benchmarks.machinery.losses.wong_toi import wong_toi, wong_toi_penalty
+from fisher8_jax import losses as library
+from fisher8_jax.families import Family
 
-# The losses by name, so that one string switches the method.
-LOSSES: Mapping[str, Callable[..., Array]] = MappingProxyType(
-    {
-        "unit_variance": unit_variance,
-        "nll": nll,
-        "beta_nll": beta_nll,
-        "faithful": faithful,
-        "trustable": trustable,
-        "collier": collier,
-        "wong_toi": wong_toi,
-        "natural_gradient": natural_gradient,
-        "fisher8": fisher8_nll,
-    }
-)
-"""Every loss by the name of its function."""
+LOSSES: Mapping[str, Callable[..., Array]] = {
+    **library.LOSSES,
+    "trustable": trustable,
+    "collier": collier,
+    "wong_toi": wong_toi,
+}
+"""Those of the library and those of this folder, by the name of the function."""
 
 State: TypeAlias = chex.ArrayTree
 
@@ -66,7 +50,7 @@ class Objective(NamedTuple):
     Example:
         >>> import jax.numpy as jnp
         >>> from fisher8_jax import Gaussian
-        >>> from fisher8_jax.losses import make_objective
+        >>> from benchmarks.machinery.losses.objective import make_objective
         >>> objective = make_objective("nll")
         >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
         >>> objective.init(dist), objective.penalty({}, {})  # this loss needs neither
@@ -111,7 +95,8 @@ def make_objective(name: str, **hyperparameters: chex.Numeric) -> Objective:
         [0.5 2. ]
         [0.01 0.05]
     """
-    check_choice("name", name, LOSSES)
+    if name not in LOSSES:
+        raise ValueError(f"`name` must be one of {', '.join(LOSSES)}; got {name!r}.")
     return _BUILDERS.get(name, _plain)(name, hyperparameters)
 
 
@@ -129,7 +114,7 @@ def _no_penalty(mean_params: chex.ArrayTree, precision_params: chex.ArrayTree) -
 
 def _plain(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
     loss = LOSSES[name]
-    check_hyperparameter_names(name, hyperparameters, _keywords(loss))
+    _check_names(name, hyperparameters, _keywords(loss))
 
     def values(state, dist, targets, *, indices, key, where=None, weights=None):
         return loss(dist, targets, where=where, weights=weights, **hyperparameters)
@@ -138,7 +123,7 @@ def _plain(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
 
 
 def _collier(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
-    check_hyperparameter_names(name, hyperparameters, _keywords(collier) - {"key"})
+    _check_names(name, hyperparameters, _keywords(collier) - {"key"})
 
     def values(state, dist, targets, *, indices, key, where=None, weights=None):
         return collier(dist, targets, where=where, weights=weights, key=key, **hyperparameters)
@@ -147,7 +132,7 @@ def _collier(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
 
 
 def _trustable(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
-    check_hyperparameter_names(name, hyperparameters, _keywords(trustable) - {"reference"})
+    _check_names(name, hyperparameters, _keywords(trustable) - {"reference"})
     bounds = {k: v for k, v in hyperparameters.items() if k in ("mean_bound", "scale_bound")}
 
     def values(state, dist, targets, *, indices, key, where=None, weights=None):
@@ -162,11 +147,19 @@ def _trustable(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective
 
 def _wong_toi(name: str, hyperparameters: dict[str, chex.Numeric]) -> Objective:
     penalty_names = _keywords(wong_toi_penalty)
-    check_hyperparameter_names(name, hyperparameters, _keywords(wong_toi) | penalty_names)
+    _check_names(name, hyperparameters, _keywords(wong_toi) | penalty_names)
     of_loss = {k: v for k, v in hyperparameters.items() if k in _keywords(wong_toi)}
     of_penalty = {k: v for k, v in hyperparameters.items() if k in penalty_names}
     plain = _plain(name, of_loss)
     return plain._replace(penalty=functools.partial(wong_toi_penalty, **of_penalty))
+
+
+def _check_names(name: str, given: Iterable[str], known: set[str]) -> None:
+    """Rejects hyper-parameters that the loss does not have."""
+    unknown = sorted(set(given) - known)
+    if unknown:
+        listing = ", ".join(sorted(known)) or "none"
+        raise TypeError(f"`{name}` has no hyper-parameter {', '.join(unknown)}; it has: {listing}.")
 
 
 def _keywords(function: Callable[..., object]) -> set[str]:

@@ -6,14 +6,15 @@ import numpy as np
 import optax
 import pytest
 
+from benchmarks.machinery.heads import natural
+from benchmarks.machinery.losses.objective import LOSSES, make_objective
 from fisher8_jax import Gaussian
-from fisher8_jax.losses import LOSSES, make_objective
 
 NUM_POINTS, BATCH, EPOCHS, HIDDEN = 48, 12, 30, 8
 STEPS_PER_EPOCH = NUM_POINTS // BATCH
 
 # A head and hyper-parameters per method are data; the loop does not look at the name.
-HEADS = {"nll": Gaussian.from_natural}
+HEADS = {"nll": natural}
 HYPERPARAMETERS = {
     "collier": {"temperature": 0.1, "num_samples": 32},
     "wong_toi": {"rho": 0.99, "gamma": 0.01},

@@ -13,7 +13,7 @@ LEGEND = (
 
 
 class Row(NamedTuple):
-    """One method; `loss` is its name in `LOSSES`."""
+    """One method; `loss` is its name in `objective.LOSSES`."""
 
     method: str
     loss: str

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisher8_jax import Gaussian
-from fisher8_jax.losses import trustable
-from fisher8_jax.losses._trustable import (
+from benchmarks.machinery.losses.trustable import (
     gather_references,
     init_references,
     natural_target,
     project,
     refresh_references,
+    trustable,
 )
+from fisher8_jax import Gaussian
 
 RNG = np.random.default_rng(3)
 MEAN, S, Y, MEAN0, S0 = RNG.normal(size=(5, 40))
@@ -208,7 +208,7 @@ def test_repeated_refreshes_reach_the_prediction():
 
 
 def test_bad_references():
-    with pytest.raises(TypeError, match=r"`predictions` must be a distribution"):
+    with pytest.raises(TypeError, match=r"`predictions` must be a `Gaussian`"):
         init_references(jnp.zeros(3))
     with pytest.raises(ValueError, match=r"`reference` must have the shape of the predictions"):
         refresh_references(reference(), Gaussian(jnp.zeros(3), jnp.zeros(3)))

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.machinery.losses.objective import LOSSES
+from benchmarks.machinery.losses.summary import LEGEND, ROWS, summary_table
+from benchmarks.machinery.losses.trustable import natural_target
 from fisher8_jax import Gaussian
-from fisher8_jax.losses import LOSSES
-from fisher8_jax.losses._summary import LEGEND, ROWS, summary_table
-from fisher8_jax.losses._trustable import natural_target
 
-PAGE = Path(__file__).parents[2] / "docs" / "losses.md"
+PAGE = Path(__file__).parents[3] / "docs" / "losses.md"
 RNG = np.random.default_rng(7)
 MEAN, S, Y = RNG.normal(size=(3, 16))
 LOW, HIGH = -2.0, 1.0
