@@ -62,7 +62,7 @@ def _draw_runs(
     is_beyond = ~(runs <= np.asarray(upper))  # nan is beyond, too
     drawn = np.where(is_beyond, upper, runs)
     at_edge = is_beyond.any(axis=1)
-    dots = {"color": style["color"], "linewidths": 0}
+    dots: dict[str, Any] = {"color": style["color"], "linewidths": 0}
     ax.scatter(*drawn[~at_edge].T, marker=marker, s=14, alpha=0.55, **dots)
     ax.scatter(*drawn[at_edge].T, marker="^", s=40, alpha=0.9, clip_on=False, **dots)
     if len(drawn) >= 3:
