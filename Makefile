@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export JAX_PLATFORMS ?= cpu
+# Tests start dozens of processes; without stored bytecode each would compile all imports again.
+unexport PYTHONDONTWRITEBYTECODE
 MINIMUM_TESTS := tests/test_fisher8.py tests/test_optax.py tests/test_microbatches.py tests/families \
 	tests/losses tests/metrics tests/optimizers tests/curvature
 

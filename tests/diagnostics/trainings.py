@@ -17,6 +17,8 @@ from fisher8_jax.diagnostics import TrainingRecord
 HIDDEN, TRAINING_POINTS, VALIDATION_POINTS, TEST_POINTS, STEPS = 24, 1000, 300, 1500, 400
 
 FLOAT = jnp.float32
+# These run for seconds, unlike nearly all programs of the tests; `conftest.py` asks for level 0.
+WORTH_OPTIMIZING = {"xla_backend_optimization_level": 1}
 
 
 class Setup(NamedTuple):
@@ -123,7 +125,8 @@ def train_all(setups, *, corrected=False):
     """Trains all setups at once; returns predictions, targets and record of each."""
     stacked = Setup(*(jnp.asarray(column, FLOAT) for column in zip(*setups, strict=True)))
     stacked = stacked._replace(seed=stacked.seed.astype(int))
-    runs = jax.device_get(jax.jit(jax.vmap(functools.partial(train, corrected=corrected)))(stacked))
+    each = jax.vmap(functools.partial(train, corrected=corrected))
+    runs = jax.device_get(jax.jit(each, compiler_options=WORTH_OPTIMIZING)(stacked))
     return [_unpack(setup, runs, i) for i, setup in enumerate(setups)]
 
 
