@@ -69,7 +69,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-# JAX makes an MLIR context for every program: 4 of the 9 ms that a small program takes when it comes
+# JAX makes an MLIR context for every program: 4 of the 9 ms that a small one takes when it comes
 # from the cache, and 1.2 of the 1.3 MB that it keeps. Here the programs of a thread share one. The
 # function is not public: where a version of JAX lacks it, tests only take longer.
 _contexts = threading.local()
