@@ -9,14 +9,14 @@ from jax import Array
 
 from fisher8_jax._internal.bisection import broadcast_probability
 from fisher8_jax._internal.deviance import beta_deviance
-from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
-from fisher8_jax.families._contract import ScalarFamily, family
-from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax._internal.numerics import Scaled
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._initial import safe_logit
 
 
 @family
-class Bernoulli(ScalarFamily):
+class Bernoulli(DiagonalFamily):
     """1 with probability `p = sigmoid(logit)`, else 0.
 
     In the coordinate `logit` the Fisher information and its inverse are
@@ -67,10 +67,9 @@ class Bernoulli(ScalarFamily):
         mistake = (1 - targets) * jax.nn.softplus(dist.logit)
         return jnp.where(is_inside, mistake + targets * jax.nn.softplus(-dist.logit), jnp.inf)
 
-    def natural(self, cotangent: Self) -> Self:
-        """`d_logit / (p (1 - p))`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        return type(self)(multiply_by_exp(cotangent.logit, -_log_information(dist.logit)))
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """`p (1 - p)`."""
+        return (Entry(1.0, jax.nn.log_sigmoid(self.logit) + jax.nn.log_sigmoid(-self.logit)),)
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(1 - targets)(1 + exp(logit)) - targets (1 + exp(-logit))`; nan outside [0, 1]."""
@@ -80,20 +79,6 @@ class Bernoulli(ScalarFamily):
         rest = jnp.exp(-size)
         up, down = rest + jnp.exp(dist.logit - size), rest + jnp.exp(-dist.logit - size)
         return {"logit": Scaled((1 - targets) * up - targets * down, size)}
-
-    def fisher(self, tangent: Self) -> Self:
-        """`p (1 - p) d_logit`."""
-        dist, tangent = self.widen(), tangent.widen()
-        return type(self)(multiply_by_exp(tangent.logit, _log_information(dist.logit)))
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`p (1 - p) d_logit^2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        return jnp.square(multiply_by_exp(tangent.logit, 0.5 * _log_information(dist.logit)))
-
-    def fisher_factor(self) -> Array:
-        """`sqrt(p (1 - p))`."""
-        return diagonal_factor(jnp.exp(0.5 * _log_information(self.widen().logit)))
 
     def kl(self, other: Self) -> Array:
         """`p (ln p - ln q) + (1 - p)(ln(1 - p) - ln(1 - q))`, as a sum of two positive terms."""
@@ -126,7 +111,3 @@ class Bernoulli(ScalarFamily):
         # The chance of the other outcome, because 1 - p has lost what is left of it.
         missed = jnp.where(targets == 1, jax.nn.sigmoid(-dist.logit), dist.mean - targets)
         return jnp.square(missed)
-
-
-def _log_information(logit: Array) -> Array:
-    return jax.nn.log_sigmoid(logit) + jax.nn.log_sigmoid(-logit)

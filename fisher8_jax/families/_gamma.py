@@ -19,8 +19,8 @@ from fisher8_jax._internal.special import (
     log_rising,
     trigamma_remainder,
 )
-from fisher8_jax.families._contract import ScalarFamily, family
-from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._units import scale_alone
 
@@ -28,7 +28,7 @@ _LARGEST_PLAIN_LOG = 80.0
 
 
 @family
-class Gamma(ScalarFamily):
+class Gamma(DiagonalFamily):
     """Gamma of mean `exp(log_mean)` and shape `k = exp(log_concentration)`.
 
     Mean and shape are orthogonal: in the coordinates `(log_mean, log_concentration)`
@@ -90,13 +90,10 @@ class Gamma(ScalarFamily):
         values = log_gamma_remainder(dist.log_concentration) + deviance + log_targets
         return jnp.where(is_inside, values, jnp.inf)
 
-    def natural(self, cotangent: Self) -> Self:
-        """`(d_log_mean / k, d_log_concentration / (k^2 trigamma(k) - k))`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        return type(self)(
-            multiply_by_exp(cotangent.log_mean, -dist.log_concentration),
-            cotangent.log_concentration / trigamma_remainder(dist.log_concentration),
-        )
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """`(k, k^2 trigamma(k) - k)`."""
+        log_k = self.log_concentration
+        return Entry(1.0, log_k), Entry(trigamma_remainder(log_k))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The closed forms of the class docstring, nan outside the support."""
@@ -114,26 +111,6 @@ class Gamma(ScalarFamily):
             ),
             "log_concentration": add_scaled(settled, excess, log_excess),
         }
-
-    def fisher(self, tangent: Self) -> Self:
-        """`(k d_log_mean, (k^2 trigamma(k) - k) d_log_concentration)`."""
-        dist, tangent = self.widen(), tangent.widen()
-        return type(self)(
-            multiply_by_exp(tangent.log_mean, dist.log_concentration),
-            tangent.log_concentration * trigamma_remainder(dist.log_concentration),
-        )
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`k d_log_mean^2 + (k^2 trigamma(k) - k) d_log_concentration^2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        mean = multiply_by_exp(tangent.log_mean, 0.5 * dist.log_concentration)
-        information = trigamma_remainder(dist.log_concentration)
-        return jnp.square(mean) + information * jnp.square(tangent.log_concentration)
-
-    def fisher_factor(self) -> Array:
-        """`diag(sqrt(k), sqrt(k^2 trigamma(k) - k))`."""
-        log_k = self.widen().log_concentration
-        return diagonal_factor(jnp.exp(0.5 * log_k), jnp.sqrt(trigamma_remainder(log_k)))
 
     def kl(self, other: Self) -> Array:
         """The closed form: what the shapes add and what the means add, both never negative."""

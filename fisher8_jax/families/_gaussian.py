@@ -23,7 +23,7 @@ from fisher8_jax._internal.numerics import (
     multiply_by_exp,
 )
 from fisher8_jax.families._contract import family
-from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._location_scale import LocationScale
 
 # exp(2 * 40) is still representable in float32; beyond it squared residuals travel as logarithms.
@@ -31,7 +31,7 @@ _LARGEST_PLAIN_LOG_Z = 40.0
 
 
 @family
-class Gaussian(LocationScale):
+class Gaussian(LocationScale, DiagonalFamily):
     """Normal distribution `N(mean, exp(log_variance))`, one per element.
 
     In the coordinates `(mean, log_variance)` the Fisher information and its inverse are
@@ -172,15 +172,9 @@ class Gaussian(LocationScale):
         values = 0.5 * (at_least_float32(self.log_variance) + jnp.square(z))
         return values + HALF_LOG_2PI if constant else values
 
-    def natural(self, cotangent: Self) -> Self:
-        """`(exp(log_variance) * d_mean, 2 * d_log_variance)`.
-
-        In float32 the first is exact as long as the cotangent itself neither overflowed nor
-        vanished, which for the NLL means a `|log_variance|` below about 85.
-        """
-        dist, cotangent = self.widen(), cotangent.widen()
-        mean = multiply_by_exp(cotangent.mean, dist.log_variance)
-        return type(self)(mean, 2 * cotangent.log_variance)
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """`(exp(-log_variance), 1/2)`."""
+        return Entry(1.0, -self.log_variance), Entry(0.5)
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(mean - targets, 1 - z^2)`, right for every finite input."""
@@ -203,24 +197,6 @@ class Gaussian(LocationScale):
                 jnp.where(is_huge, 2 * log_z, 0),
             ),
         }
-
-    def fisher(self, tangent: Self) -> Self:
-        """`(exp(-log_variance) * d_mean, d_log_variance / 2)`."""
-        dist, tangent = self.widen(), tangent.widen()
-        mean = multiply_by_exp(tangent.mean, -dist.log_variance)
-        return type(self)(mean, 0.5 * tangent.log_variance)
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`exp(-log_variance) * d_mean^2 + d_log_variance^2 / 2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        mean = multiply_by_exp(tangent.mean, -0.5 * dist.log_variance)
-        return jnp.square(mean) + 0.5 * jnp.square(tangent.log_variance)
-
-    def fisher_factor(self) -> Array:
-        """`diag(exp(-log_variance / 2), sqrt(1/2))`."""
-        log_variance = self.widen().log_variance
-        half = jnp.full_like(log_variance, math.sqrt(0.5))
-        return diagonal_factor(jnp.exp(-0.5 * log_variance), half)
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)`, free of cancellation when the two are close."""

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._internal.bisection import broadcast_probability
-from fisher8_jax._internal.numerics import Scaled, at_least_float32, multiply_by_exp
+from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._contract import family
-from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._location_scale import LocationScale
 
 # exp(80) is still representable in float32; beyond it standardised residuals travel as logarithms.
@@ -18,7 +18,7 @@ _LARGEST_PLAIN_LOG_Z = 80.0
 
 
 @family
-class Laplace(LocationScale):
+class Laplace(LocationScale, DiagonalFamily):
     """Density `exp(-|y - mean| / scale) / (2 scale)` with `scale = exp(log_scale)`.
 
     In the coordinates `(mean, log_scale)` the Fisher information and its inverse are
@@ -74,11 +74,9 @@ class Laplace(LocationScale):
         values = dist.log_scale + jnp.abs(multiply_by_exp(targets - dist.mean, -dist.log_scale))
         return values + math.log(2) if constant else values
 
-    def natural(self, cotangent: Self) -> Self:
-        """`(scale^2 * d_mean, d_log_scale)`."""
-        log_scale = at_least_float32(self.log_scale)
-        mean = multiply_by_exp(at_least_float32(cotangent.mean), 2 * log_scale)
-        return type(self)(mean, at_least_float32(cotangent.log_scale))
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """`(exp(-2 log_scale), 1)`."""
+        return Entry(1.0, -2 * self.log_scale), Entry(1.0)
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(sign(mean - targets) * scale, 1 - |z|)`, right for every finite input."""
@@ -91,22 +89,6 @@ class Laplace(LocationScale):
             "mean": Scaled(jnp.sign(half_residual), dist.log_scale),
             "log_scale": Scaled(jnp.where(is_huge, -1, 1 - z), jnp.where(is_huge, log_z, 0)),
         }
-
-    def fisher(self, tangent: Self) -> Self:
-        """`(d_mean / scale^2, d_log_scale)`."""
-        dist, tangent = self.widen(), tangent.widen()
-        return type(self)(multiply_by_exp(tangent.mean, -2 * dist.log_scale), tangent.log_scale)
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`(d_mean / scale)^2 + d_log_scale^2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        mean = multiply_by_exp(tangent.mean, -dist.log_scale)
-        return jnp.square(mean) + jnp.square(tangent.log_scale)
-
-    def fisher_factor(self) -> Array:
-        """`diag(1 / scale, 1)`."""
-        log_scale = self.widen().log_scale
-        return diagonal_factor(jnp.exp(-log_scale), jnp.ones_like(log_scale))
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)`, free of cancellation when the two are close."""

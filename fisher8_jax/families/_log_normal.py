@@ -10,13 +10,14 @@ from jax.typing import ArrayLike
 
 from fisher8_jax._internal.deviance import log_ratio
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
-from fisher8_jax.families._contract import ScalarFamily, family
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._gaussian import Gaussian
 from fisher8_jax.families._units import scale_alone
 
 
 @family
-class LogNormal(ScalarFamily):
+class LogNormal(DiagonalFamily):
     """`exp(N(location, exp(log_variance)))`: a Gaussian for the logarithm of the target.
 
     A change of the target's coordinate changes no Fisher information, so as for the Gaussian
@@ -77,29 +78,15 @@ class LogNormal(ScalarFamily):
         values = dist._noise().nll(dist._distance(safe), constant=constant) + jnp.log(safe)
         return jnp.where(is_inside, values, jnp.inf)
 
-    def natural(self, cotangent: Self) -> Self:
-        """`(exp(log_variance) * d_location, 2 * d_log_variance)`."""
-        natural = self.of_logarithm.natural(cotangent.of_logarithm)
-        return type(self)(natural.mean, natural.log_variance)
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """`(exp(-log_variance), 1/2)`, that of the Gaussian."""
+        return self.of_logarithm.fisher_diagonal()
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(location - ln(targets), 1 - z^2)`, nan outside the support."""
         dist, targets = self.prepare(targets)
         score = dist._noise().natural_score(dist._distance(targets))
         return {"location": score["mean"], "log_variance": score["log_variance"]}
-
-    def fisher(self, tangent: Self) -> Self:
-        """`(exp(-log_variance) * d_location, d_log_variance / 2)`."""
-        result = self.of_logarithm.fisher(tangent.of_logarithm)
-        return type(self)(result.mean, result.log_variance)
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`exp(-log_variance) * d_location^2 + d_log_variance^2 / 2`."""
-        return self.of_logarithm.fisher_norm_sq(tangent.of_logarithm)
-
-    def fisher_factor(self) -> Array:
-        """`diag(exp(-log_variance / 2), sqrt(1/2))`."""
-        return self.of_logarithm.fisher_factor()
 
     def kl(self, other: Self) -> Array:
         """The divergence of the two Gaussians."""

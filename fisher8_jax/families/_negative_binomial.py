@@ -18,15 +18,15 @@ from fisher8_jax._internal.deviance import (
 from fisher8_jax._internal.incomplete import beta_tails
 from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax._internal.special import digamma_tail, log_gamma_remainder
-from fisher8_jax.families._contract import ScalarFamily, family
-from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._initial import safe_log
 from fisher8_jax.families._poisson import count_shift, counts, relative_residual
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
 
 
 @family
-class NegativeBinomial(ScalarFamily):
+class NegativeBinomial(DiagonalFamily):
     """Counts of mean `m = exp(log_mean)` and variance `m + m^2 / r`, `r = exp(log_concentration)`.
 
     Mean and concentration are orthogonal: in the coordinates `(log_mean, log_concentration)`
@@ -100,15 +100,10 @@ class NegativeBinomial(ScalarFamily):
         empty = multiply_by_exp(jax.nn.softplus(dist.log_mean - log_r), log_r)
         return jnp.where(is_inside, jnp.where(safe == 0, empty, values), jnp.inf)
 
-    def natural(self, cotangent: Self) -> Self:
-        """`((1/m + 1/r) d_log_mean, d_log_concentration / J)`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
-        information, log_scale = _information(dist)
-        return type(self)(
-            multiply_by_exp(cotangent.log_mean, log_inverse),
-            multiply_by_exp(cotangent.log_concentration / information, -log_scale),
-        )
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """`(r m / (r + m), J)`."""
+        log_inverse = jnp.logaddexp(-self.log_mean, -self.log_concentration)
+        return Entry(1.0, -log_inverse), Entry(*_information(self))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`1 - targets / mean`, and the score of the concentration over `J`; nan off the counts.
@@ -124,33 +119,6 @@ class NegativeBinomial(ScalarFamily):
             "log_mean": relative_residual(dist.log_mean, targets),
             "log_concentration": Scaled(value, -log_scale),
         }
-
-    def fisher(self, tangent: Self) -> Self:
-        """`(r m / (r + m) d_log_mean, J d_log_concentration)`."""
-        dist, tangent = self.widen(), tangent.widen()
-        log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
-        information, log_scale = _information(dist)
-        return type(self)(
-            multiply_by_exp(tangent.log_mean, -log_inverse),
-            information * multiply_by_exp(tangent.log_concentration, log_scale),
-        )
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`r m / (r + m) d_log_mean^2 + J d_log_concentration^2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
-        mean = multiply_by_exp(tangent.log_mean, -0.5 * log_inverse)
-        information, log_scale = _information(dist)
-        shape = multiply_by_exp(tangent.log_concentration, 0.5 * log_scale)
-        return jnp.square(mean) + information * jnp.square(shape)
-
-    def fisher_factor(self) -> Array:
-        """`diag(sqrt(r m / (r + m)), sqrt(J))`."""
-        dist = self.widen()
-        log_inverse = jnp.logaddexp(-dist.log_mean, -dist.log_concentration)
-        information, log_scale = _information(dist)
-        shape = jnp.sqrt(information) * jnp.exp(0.5 * log_scale)
-        return diagonal_factor(jnp.exp(-0.5 * log_inverse), shape)
 
     def kl(self, other: Self) -> Array:
         """What the means add, in closed form, plus what the shapes add, by 160-node quadrature."""

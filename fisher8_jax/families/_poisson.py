@@ -13,13 +13,13 @@ from fisher8_jax._internal.deviance import exp_excess, log_ratio
 from fisher8_jax._internal.incomplete import gamma_tails
 from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax._internal.special import log_gamma_remainder
-from fisher8_jax.families._contract import ScalarFamily, family
-from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._initial import safe_log
 
 
 @family
-class Poisson(ScalarFamily):
+class Poisson(DiagonalFamily):
     """Counts of mean `rate = exp(log_rate)`.
 
     In the coordinate `log_rate` the Fisher information and its inverse are
@@ -77,29 +77,14 @@ class Poisson(ScalarFamily):
         safe, is_inside = counts(targets)
         return jnp.where(is_inside, poisson_nll(dist.log_rate, safe), jnp.inf)
 
-    def natural(self, cotangent: Self) -> Self:
-        """`d_log_rate / rate`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        return type(self)(multiply_by_exp(cotangent.log_rate, -dist.log_rate))
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """The rate."""
+        return (Entry(1.0, self.log_rate),)
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`1 - targets / rate`, nan for what is not a count."""
         dist, targets = self.prepare(targets)
         return {"log_rate": relative_residual(dist.log_rate, targets)}
-
-    def fisher(self, tangent: Self) -> Self:
-        """`rate * d_log_rate`."""
-        dist, tangent = self.widen(), tangent.widen()
-        return type(self)(multiply_by_exp(tangent.log_rate, dist.log_rate))
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`rate * d_log_rate^2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        return jnp.square(multiply_by_exp(tangent.log_rate, 0.5 * dist.log_rate))
-
-    def fisher_factor(self) -> Array:
-        """`sqrt(rate)`."""
-        return diagonal_factor(jnp.exp(0.5 * self.widen().log_rate))
 
     def kl(self, other: Self) -> Array:
         """`rate (exp(d) - 1 - d)` with `d` the difference of the log-rates."""

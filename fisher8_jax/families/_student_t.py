@@ -14,7 +14,7 @@ from fisher8_jax._internal.incomplete import beta_tails, differentiate_tails
 from fisher8_jax._internal.numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax._internal.special import digamma_remainder, log_gamma_remainder
 from fisher8_jax.families._contract import family, static_field
-from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._location_scale import LocationScale
 from fisher8_jax.families._quadrature import (
     add_node_axis,
@@ -28,7 +28,7 @@ _LARGEST_PLAIN_LOG_Z = 20.0
 
 
 @family
-class StudentT(LocationScale):
+class StudentT(LocationScale, DiagonalFamily):
     """`location + scale * t` with `t` of `df` degrees of freedom and `scale = exp(log_scale)`.
 
     In the coordinates `(location, log_scale)` the Fisher information and its inverse are
@@ -103,15 +103,10 @@ class StudentT(LocationScale):
         values = student_nll(dist.location, dist.log_scale, self.df, targets)
         return values + student_log_normalizer(self._log_df(values)) if constant else values
 
-    def natural(self, cotangent: Self) -> Self:
-        """The inverse Fisher information, diagonal, times `cotangent`."""
-        log_scale = at_least_float32(self.log_scale)
-        location = multiply_by_exp(at_least_float32(cotangent.location), 2 * log_scale)
-        return type(self)(
-            location * ((self.df + 3) / (self.df + 1)),
-            at_least_float32(cotangent.log_scale) * ((self.df + 3) / (2 * self.df)),
-            self.df,
-        )
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """`((df + 1) / (df + 3) exp(-2 log_scale), 2 df / (df + 3))`."""
+        location = Entry((self.df + 1) / (self.df + 3), -2 * self.log_scale)
+        return location, Entry(2 * self.df / (self.df + 3))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The two bounded expressions of the class docstring, right for every finite input."""
@@ -119,33 +114,6 @@ class StudentT(LocationScale):
         df = jnp.full_like(dist.location, self.df)
         location, half_shrink = natural_residual(dist.location, dist.log_scale, df, targets)
         return {"location": location, "log_scale": Scaled((self.df + 3) * half_shrink)}
-
-    def fisher(self, tangent: Self) -> Self:
-        """The Fisher information, diagonal, times `tangent`."""
-        dist, tangent = self.widen(), tangent.widen()
-        location = multiply_by_exp(tangent.location, -2 * dist.log_scale)
-        return type(self)(
-            location * ((self.df + 1) / (self.df + 3)),
-            tangent.log_scale * (2 * self.df / (self.df + 3)),
-            self.df,
-        )
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`(df+1)/(df+3) * (d_location / scale)^2 + 2 df/(df+3) * d_log_scale^2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        location = multiply_by_exp(tangent.location, -dist.log_scale)
-        return (
-            (self.df + 1) * jnp.square(location) + 2 * self.df * jnp.square(tangent.log_scale)
-        ) / (self.df + 3)
-
-    def fisher_factor(self) -> Array:
-        """`diag(sqrt((df+1)/(df+3)) / scale, sqrt(2 df/(df+3)))`."""
-        log_scale = self.widen().log_scale
-        of_location, of_scale = (self.df + 1) / (self.df + 3), 2 * self.df / (self.df + 3)
-        return diagonal_factor(
-            math.sqrt(of_location) * jnp.exp(-log_scale),
-            jnp.full_like(log_scale, math.sqrt(of_scale)),
-        )
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`.

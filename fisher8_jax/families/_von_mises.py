@@ -19,8 +19,8 @@ from fisher8_jax._internal.special import (
     log_bessel_i0e,
     log_bessel_ratio,
 )
-from fisher8_jax.families._contract import ScalarFamily, family
-from fisher8_jax.families._fisher_factor import diagonal_factor
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
 from fisher8_jax.families._units import shift_alone
 
@@ -28,7 +28,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 @family
-class VonMises(ScalarFamily):
+class VonMises(DiagonalFamily):
     """Angles with density `exp(k cos(y - location)) / (2 pi I0(k))`, `k = exp(log_concentration)`.
 
     With `A = I1(k) / I0(k)`, in the coordinates `(location, log_concentration)`
@@ -85,15 +85,10 @@ class VonMises(ScalarFamily):
         )
         return values + _LOG_2PI if constant else values
 
-    def natural(self, cotangent: Self) -> Self:
-        """The two divisions of the class docstring."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        log_k = dist.log_concentration
-        log_information, log_curvature = log_k + log_bessel_ratio(log_k), _log_curvature(log_k)
-        return type(self)(
-            multiply_by_exp(cotangent.location, -log_information),
-            multiply_by_exp(cotangent.log_concentration, -log_curvature),
-        )
+    def fisher_diagonal(self) -> tuple[Entry, ...]:
+        """`(k A, k^2 (1 - A^2) - k A)`."""
+        log_k = self.log_concentration
+        return Entry(1.0, log_k + log_bessel_ratio(log_k)), Entry(1.0, _log_curvature(log_k))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The closed forms of the class docstring, right for every finite input."""
@@ -108,29 +103,6 @@ class VonMises(ScalarFamily):
             "location": Scaled(-jnp.sin(difference), -log_bessel_ratio(log_k)),
             "log_concentration": Scaled(value, log_scale - _log_curvature(log_k)),
         }
-
-    def fisher(self, tangent: Self) -> Self:
-        """`(k A d_location, (k^2 (1 - A^2) - k A) d_log_concentration)`."""
-        dist, tangent = self.widen(), tangent.widen()
-        log_k = dist.log_concentration
-        return type(self)(
-            multiply_by_exp(tangent.location, log_k + log_bessel_ratio(log_k)),
-            multiply_by_exp(tangent.log_concentration, _log_curvature(log_k)),
-        )
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`k A d_location^2 + (k^2 (1 - A^2) - k A) d_log_concentration^2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        log_k = dist.log_concentration
-        location = multiply_by_exp(tangent.location, 0.5 * (log_k + log_bessel_ratio(log_k)))
-        shape = bessel_curvature(log_k) * jnp.square(tangent.log_concentration)
-        return jnp.square(location) + shape
-
-    def fisher_factor(self) -> Array:
-        """`diag(sqrt(k A), sqrt(k^2 (1 - A^2) - k A))`."""
-        log_k = self.widen().log_concentration
-        location = jnp.exp(0.5 * (log_k + log_bessel_ratio(log_k)))
-        return diagonal_factor(location, jnp.exp(0.5 * _log_curvature(log_k)))
 
     def kl(self, other: Self) -> Array:
         """`ln(I0(k_q) / I0(k_p)) + A_p (k_p - k_q cos(location_p - location_q))`.
