@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import (
     check_axis,
     check_axis_name_is_bound,
@@ -40,7 +39,7 @@ from fisher8_jax._internal.numerics import (
     materialize,
     scale_by,
 )
-from fisher8_jax._internal.trees import array_fields
+from fisher8_jax._internal.trees import append_axes, array_fields
 from fisher8_jax._masking import hide_outside, zero_outside
 from fisher8_jax.families import Family
 

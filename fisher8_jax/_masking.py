@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._internal.axes import append_axes
+from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.families import Family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_mask, check_positions
 from fisher8_jax._internal.numerics import at_least_float32
+from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.families import Predictive
 
 Axis = int | tuple[int, ...] | None

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._internal.axes import append_axes
+from fisher8_jax._internal.trees import append_axes
 
 
 def contour_tails(a: Array, b: Array | None, shift: Array, deviance: Array) -> tuple[Array, Array]:

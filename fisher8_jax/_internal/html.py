@@ -2,8 +2,30 @@
 
 import functools
 import html
+import math
 import re
 from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+Plain = float | int | list["Plain"] | None
+
+
+def json_number(value: float) -> float | None:
+    """A Python float, or None where JSON knows no number."""
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def json_numbers(values: ArrayLike) -> Plain:
+    """A number, or nested lists of numbers; whole numbers stay whole."""
+    array = np.asarray(values)
+    if array.ndim:
+        return [json_numbers(part) for part in array]
+    is_whole = np.issubdtype(array.dtype, np.integer)
+    return int(array) if is_whole else json_number(float(array))
+
 
 # Between black and white in lightness, so that they stand out from either; the word says it, too.
 _MARKS = {"error": "#D55E00", "warning": "#E69F00"}

@@ -1,4 +1,4 @@
-"""Dataclasses as pytrees whose structures tell classes apart.
+"""Arrays of fewer axes beside arrays of more, and dataclasses as pytrees that tell classes apart.
 
 `jax.tree_util.register_dataclass` makes structures that compare equal for any two classes with as
 many fields, so a cache such as that of `jax.jit` may answer with a program compiled for the other
@@ -11,7 +11,23 @@ from typing import Any, TypeVar
 
 import chex
 import jax
+import numpy as np
+from jax import Array
 from jax.tree_util import GetAttrKey
+
+SomeArray = TypeVar("SomeArray", Array, np.ndarray)
+
+
+def append_axes(x: SomeArray, ndim: int) -> SomeArray:
+    """`x` with axes of length 1 appended, `ndim` in all: its own axes meet the first ones.
+
+    Example:
+        >>> import numpy as np
+        >>> append_axes(np.ones(3), 4).shape
+        (3, 1, 1, 1)
+    """
+    return x.reshape(x.shape + (1,) * (ndim - x.ndim))
+
 
 Class = TypeVar("Class", bound=type)
 

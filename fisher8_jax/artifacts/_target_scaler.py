@@ -1,16 +1,16 @@
 """Targets to unit scale and predictions back, with the variance scaled as it must be."""
 
 import dataclasses
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
-from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_floating, check_host_array
-from fisher8_jax._internal.trees import register_tree
+from fisher8_jax._internal.trees import append_axes, register_tree
 from fisher8_jax.families import Predictive
 
 SomePredictive = TypeVar("SomePredictive", bound=Predictive)
@@ -42,16 +42,16 @@ class TargetScaler:
         (Array([4.], dtype=float32), Array([5.], dtype=float32))
     """
 
-    shift: Any
-    scale: Any
+    shift: ArrayLike | None
+    scale: ArrayLike
 
     @classmethod
     def fit(
         cls,
-        targets: Any,
+        targets: ArrayLike,
         *,
-        where: Any = None,
-        weights: Any = None,
+        where: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
         shift: bool = True,
         skip_nan: bool = False,
     ) -> Self:
@@ -106,7 +106,7 @@ class TargetScaler:
         is_one = not isinstance(self.scale, jax.core.Tracer) and np.all(np.equal(self.scale, 1))
         return dist.unscale(shift, None if is_one else self._like(self.scale, targets))
 
-    def _like(self, constant: Any, values: Array | jax.ShapeDtypeStruct) -> Array:
+    def _like(self, constant: ArrayLike, values: Array | jax.ShapeDtypeStruct) -> Array:
         """`constant` in front of every row of `values`, without guessing axes."""
         shape = np.shape(constant)
         trailing = values.shape[values.ndim - len(shape) :] if len(shape) <= values.ndim else None
@@ -118,7 +118,7 @@ class TargetScaler:
         return jnp.broadcast_to(jnp.asarray(constant, values.dtype), values.shape)
 
 
-def _check_targets(targets: Any) -> np.ndarray:
+def _check_targets(targets: ArrayLike) -> np.ndarray:
     """Rows of floating-point targets in float64."""
     targets = check_host_array("targets", targets)
     if not jnp.issubdtype(targets.dtype, jnp.floating):
@@ -131,7 +131,7 @@ def _check_targets(targets: Any) -> np.ndarray:
     return targets.astype(np.float64)
 
 
-def _check_present(values: np.ndarray, where: Any, skip_nan: bool) -> np.ndarray:
+def _check_present(values: np.ndarray, where: ArrayLike | None, skip_nan: bool) -> np.ndarray:
     """Which targets count; every one that does must be finite."""
     present = np.ones(values.shape, bool) if where is None else check_host_array("where", where)
     if present.dtype != np.bool_:
@@ -152,7 +152,7 @@ def _check_present(values: np.ndarray, where: Any, skip_nan: bool) -> np.ndarray
     return present
 
 
-def _check_weights(values: np.ndarray, weights: Any) -> np.ndarray:
+def _check_weights(values: np.ndarray, weights: ArrayLike | None) -> np.ndarray:
     """One finite number that is not negative per row, in front of the axes of a row."""
     given = np.ones(len(values)) if weights is None else check_host_array("weights", weights)
     if not any(jnp.issubdtype(given.dtype, kind) for kind in (jnp.floating, jnp.integer)):

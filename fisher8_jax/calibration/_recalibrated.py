@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from fisher8_jax._internal.bisection import crowded_nodes
 from fisher8_jax._internal.checks import check_targets
-from fisher8_jax._internal.quadrature import crowded_nodes
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Predictive
 

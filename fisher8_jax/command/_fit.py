@@ -96,7 +96,7 @@ def cross_validate(
     bootstrap = Bootstrap(jax.random.key(arguments.seed), resamples=_RESAMPLES)
     scores = evaluate(joined, standard, levels=(0.5, 0.9), bootstrap=bootstrap)
     baseline = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *baselines)
-    scale = float(scaler.scale)
+    scale = float(np.asarray(scaler.scale))
     return Study(
         source=arguments.data.name,
         target=arguments.target,

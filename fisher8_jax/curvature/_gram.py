@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.numerics import at_least_float32
+from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.curvature._leaf_forms import Outer
 from fisher8_jax.curvature._problem import Problem
 from fisher8_jax.curvature._state import FactoredScale, Scale, full_scale

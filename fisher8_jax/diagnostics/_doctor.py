@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from jax import Array
 
 from fisher8_jax._internal.checks import check_number, check_targets
-from fisher8_jax.diagnostics._collapse_rules import is_constant, judge_collapse
-from fisher8_jax.diagnostics._data_rules import judge_data, judge_scale_of_given_targets
-from fisher8_jax.diagnostics._diagnostic_checks import check_has_batch, check_rows
-from fisher8_jax.diagnostics._findings import Diagnosis, Finding, sorted_by_severity
+from fisher8_jax.diagnostics._findings import Diagnosis, Finding, TrainingRecord, sorted_by_severity
 from fisher8_jax.diagnostics._mean_rules import MEAN_RULES
-from fisher8_jax.diagnostics._record import TrainingRecord
-from fisher8_jax.diagnostics._saturation_rules import judge_saturation
+from fisher8_jax.diagnostics._point_rules import (
+    judge_data,
+    judge_saturation,
+    judge_scale_of_given_targets,
+)
 from fisher8_jax.diagnostics._scores import Column, columns_of
+from fisher8_jax.diagnostics._shares import check_has_batch, check_rows
 from fisher8_jax.diagnostics._spread_rules import SPREAD_RULES
 from fisher8_jax.diagnostics._statistics import Thresholds
-from fisher8_jax.diagnostics._training_rules import CAUSE_RULES, TRAINING_RULES
+from fisher8_jax.diagnostics._training_rules import (
+    CAUSE_RULES,
+    TRAINING_RULES,
+    is_constant,
+    judge_collapse,
+)
 from fisher8_jax.families import Predictive
 
 # What a network that does not look at its input would do anyway: a longer or faster training is no

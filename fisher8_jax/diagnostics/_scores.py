@@ -22,9 +22,9 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import ndtri
 
-from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_mask
 from fisher8_jax._internal.numerics import at_least_float32
+from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.families import Predictive
 
 # The draws that break the ties of counts: fixed, so that a diagnosis can be repeated.

@@ -10,8 +10,8 @@ from fisher8_jax.diagnostics._alternatives import (
     recalibrate,
     student_t_gain,
 )
-from fisher8_jax.diagnostics._constant_rules import judge_constant_spread
 from fisher8_jax.diagnostics._findings import Finding
+from fisher8_jax.diagnostics._point_rules import judge_constant_spread
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._statistics import (
     Thresholds,

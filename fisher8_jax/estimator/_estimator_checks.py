@@ -8,8 +8,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from sklearn.utils import check_array
 
-from fisher8_jax._internal.axes import append_axes
 from fisher8_jax._internal.checks import check_count, check_number, check_unmasked
+from fisher8_jax._internal.trees import append_axes
 
 Value = TypeVar("Value")
 

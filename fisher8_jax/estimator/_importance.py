@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_count
-from fisher8_jax._internal.plain import Plain, json_numbers
+from fisher8_jax._internal.html import Plain, json_numbers
 from fisher8_jax.estimator._frames import Table
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._internal.axes import append_axes
+from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.families import Family
 from fisher8_jax.heads import Link, family_link
 

@@ -12,7 +12,7 @@ from fisher8_jax._internal.deviance import beta_deviance
 from fisher8_jax._internal.numerics import Scaled
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
-from fisher8_jax.families._initial import safe_logit
+from fisher8_jax.families._targets import safe_logit
 
 
 @family

@@ -26,7 +26,7 @@ from fisher8_jax._internal.special import (
 )
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
-from fisher8_jax.families._initial import safe_logit
+from fisher8_jax.families._targets import safe_logit
 
 
 @family

@@ -43,7 +43,7 @@ from fisher8_jax._internal.numerics import Scaled
 from fisher8_jax._internal.trees import array_fields, register_tree
 from fisher8_jax.families._fisher_factor import factor_from_dense
 from fisher8_jax.families._predictive import Predictive
-from fisher8_jax.families._support import SUPPORTS, describe_outside
+from fisher8_jax.families._targets import SUPPORTS, describe_outside
 
 FamilyClass = TypeVar("FamilyClass", bound=type)
 

@@ -29,7 +29,7 @@ from fisher8_jax.families._contract import (
     family,
 )
 from fisher8_jax.families._fisher_factor import solve_damped
-from fisher8_jax.families._units import expand_units
+from fisher8_jax.families._targets import expand_units
 
 LogDensity = Callable[..., Array]
 Quadrature = Callable[..., tuple[Array, Array]]

@@ -22,7 +22,7 @@ from fisher8_jax._internal.special import (
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._scaled import add_scaled
-from fisher8_jax.families._units import scale_alone
+from fisher8_jax.families._targets import scale_alone
 
 _LARGEST_PLAIN_LOG = 80.0
 

@@ -17,7 +17,7 @@ from fisher8_jax.families._categorical import fisher_logits, logits_norm_sq, nat
 from fisher8_jax.families._contract import Family, family
 from fisher8_jax.families._fisher_factor import block_diagonal, diagonal_factor, multinomial_factor
 from fisher8_jax.families._quadrature import gauss_legendre
-from fisher8_jax.families._units import expand_units
+from fisher8_jax.families._targets import expand_units
 
 # A divergence integrates each component up to here, cut at these places of every component.
 _REACH, _CUTS, _NODES_PER_CUT = 9.0, (-6.0, -3.0, -1.0, 1.0, 3.0, 6.0), 10

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from fisher8_jax._internal.numerics import multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily
-from fisher8_jax.families._units import expand_units
+from fisher8_jax.families._targets import expand_units
 
 
 class LocationScale(ScalarFamily):

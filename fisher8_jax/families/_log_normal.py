@@ -13,7 +13,7 @@ from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, multiply_by_exp
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._gaussian import Gaussian
-from fisher8_jax.families._units import scale_alone
+from fisher8_jax.families._targets import scale_alone
 
 
 @family

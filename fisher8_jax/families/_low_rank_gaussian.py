@@ -7,27 +7,25 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
-from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
-from fisher8_jax._internal.checks import check_floating, check_positive
+from fisher8_jax._internal.checks import check_positive
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled
 from fisher8_jax.families._contract import (
-    Family,
     family,
     natural_score_by_autodiff,
     static_field,
 )
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root, solve_damped
-from fisher8_jax.families._gaussian import Gaussian
-from fisher8_jax.families._units import expand_units
+from fisher8_jax.families._joint_gaussian import JointGaussian, diagonal_matrix, eye_like
+from fisher8_jax.families._targets import expand_units
 
 # Steps that take the damping out of the inverse again, as the class docstring says.
 _REFINEMENTS = 3
 
 
 @family
-class LowRankGaussian(Family):
+class LowRankGaussian(JointGaussian):
     """`N(mean, W W' + D)` over `d` coordinates, `W` of rank `r`, `D = diag(exp(log_diagonal))`.
 
     With the precision `P = (W W' + D)^-1`, `A = P W` and `C = W' P W`, the Fisher information is
@@ -68,8 +66,6 @@ class LowRankGaussian(Family):
     log_diagonal: Array
     damping: float = static_field(default=1e-5)
 
-    units = "shift and scale"
-
     def __post_init__(self) -> None:
         check_positive("damping", self.damping)
 
@@ -85,13 +81,9 @@ class LowRankGaussian(Family):
         return mean.shape[:-1]
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
-        return (check_floating("mean", self.mean).shape[-1],)
-
-    @property
     def covariance(self) -> Array:
         """`W W' + D`, shape `batch_shape + (d, d)`."""
-        return self.factor @ _transpose(self.factor) + _diagonal(jnp.exp(self.log_diagonal))
+        return self.factor @ _transpose(self.factor) + diagonal_matrix(jnp.exp(self.log_diagonal))
 
     @property
     def variance(self) -> Array:
@@ -105,7 +97,7 @@ class LowRankGaussian(Family):
         residual = (targets - dist.mean) * root
         scaled = dist.factor * root[..., None]
         capacity = _transpose(scaled) @ scaled
-        lower = jnp.linalg.cholesky(capacity + _eye_like(capacity))
+        lower = jnp.linalg.cholesky(capacity + eye_like(capacity))
         # The distance is min_u |residual - scaled u|^2 + |u|^2. At its minimum the two squares are
         # added; the usual difference of two large numbers may come out far below 0.
         own, shared = residual[..., None], jnp.zeros_like(capacity[..., :1])
@@ -147,7 +139,7 @@ class LowRankGaussian(Family):
     def _covariance_step(self, tangent: Self) -> Array:
         """The change of the covariance with a step."""
         half = tangent.factor @ _transpose(self.factor)
-        own = _diagonal(tangent.log_diagonal * jnp.exp(self.log_diagonal))
+        own = diagonal_matrix(tangent.log_diagonal * jnp.exp(self.log_diagonal))
         return half + _transpose(half) + own
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
@@ -166,7 +158,7 @@ class LowRankGaussian(Family):
         """
         dist = self.widen()
         lower = jnp.linalg.cholesky(dist.covariance)
-        eye = jnp.broadcast_to(_eye_like(lower), lower.shape)
+        eye = jnp.broadcast_to(eye_like(lower), lower.shape)
         dim, rank = dist.factor.shape[-2:]
         size = dim * rank
 
@@ -193,21 +185,6 @@ class LowRankGaussian(Family):
         below = jnp.sum(jnp.square(jnp.tril(ratio, -1)), (-2, -1))
         return 0.5 * (scales + below + jnp.sum(jnp.square(shift), -1))
 
-    def cdf(self, targets: Array) -> Array:
-        """The marginal cdf of every coordinate."""
-        dist, targets = self.prepare(targets)
-        return ndtr((targets - dist.mean) * jax.lax.rsqrt(dist.variance))
-
-    def quantile(self, probability: Array) -> Array:
-        """The marginal quantile of every coordinate; broadcasts against the targets' shape."""
-        dist = self.widen()
-        probability = jnp.asarray(probability, dist.mean.dtype)
-        shape = jnp.broadcast_shapes(probability.shape, dist.mean.shape)
-        mean, std, probability = (
-            jnp.broadcast_to(x, shape) for x in (dist.mean, jnp.sqrt(dist.variance), probability)
-        )
-        return mean + std * ndtri(probability)
-
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`mean + W e + sqrt(D) f` with standard normal `e` and `f`."""
         shape = (*sample_shape, *self.mean.shape)
@@ -230,20 +207,12 @@ class LowRankGaussian(Family):
             self.damping,
         )
 
-    def marginals(self) -> Gaussian:
-        """One Gaussian per coordinate, which metrics and plots of scalar targets take."""
-        return Gaussian(self.mean, jnp.log(self.variance))
-
-    def crps(self, targets: Array) -> Array:
-        """Of every coordinate by itself."""
-        return self.marginals().crps(targets)
-
 
 def _information(dist: LowRankGaussian) -> Array:
     """The dense Fisher information of `(factor, log_diagonal)`, both flattened."""
     w, d = dist.factor, jnp.exp(dist.log_diagonal)
     lower = jnp.linalg.cholesky(dist.covariance)
-    precision = cho_solve((lower, True), jnp.broadcast_to(_eye_like(lower), lower.shape))
+    precision = cho_solve((lower, True), jnp.broadcast_to(eye_like(lower), lower.shape))
     a = precision @ w
     c = _transpose(w) @ a
     batch, (dim, rank) = w.shape[:-2], w.shape[-2:]
@@ -260,18 +229,5 @@ def _flatten(factor: Array, log_diagonal: Array) -> Array:
     return jnp.concatenate([factor.reshape(*factor.shape[:-2], -1), log_diagonal], axis=-1)
 
 
-def _positive(diagonal: Array) -> Array:
-    """1 in place of 0: a row of zeros (a factor that is 0) needs no scale."""
-    return jnp.where(diagonal > 0, diagonal, 1)
-
-
 def _transpose(x: Array) -> Array:
     return jnp.swapaxes(x, -1, -2)
-
-
-def _eye_like(matrix: Array) -> Array:
-    return jnp.eye(matrix.shape[-1], dtype=matrix.dtype)[(None,) * (matrix.ndim - 2)]
-
-
-def _diagonal(entries: Array) -> Array:
-    return entries[..., None] * _eye_like(entries[..., None, :])

@@ -8,19 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
-from fisher8_jax._internal.checks import check_floating
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, at_least_float32
-from fisher8_jax.families._contract import Family, family
+from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
-from fisher8_jax.families._gaussian import Gaussian
-from fisher8_jax.families._units import expand_units
+from fisher8_jax.families._joint_gaussian import JointGaussian, diagonal_matrix, eye_like
+from fisher8_jax.families._targets import expand_units
 
 
 @family
-class MultivariateGaussian(Family):
+class MultivariateGaussian(JointGaussian):
     """`N(mean, L L')` over `d` coordinates, `L` lower triangular with diagonal `exp(log_diagonal)`.
 
     In the coordinates `mean` and `X = L^-1 dL`, a lower triangular step measured in units of the
@@ -60,8 +58,6 @@ class MultivariateGaussian(Family):
     log_diagonal: Array
     off_diagonal: Array
 
-    units = "shift and scale"
-
     @property
     def batch_shape(self) -> tuple[int, ...]:
         mean, log_diagonal, off_diagonal = self.parameters().values()
@@ -73,10 +69,6 @@ class MultivariateGaussian(Family):
                 f"(d (d-1) / 2,), got {mean.shape}, {log_diagonal.shape} and {off_diagonal.shape}."
             )
         return mean.shape[:-1]
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        return (check_floating("mean", self.mean).shape[-1],)
 
     @property
     def factor(self) -> Array:
@@ -114,8 +106,8 @@ class MultivariateGaussian(Family):
         mean = _multiply(factor, _multiply(transposed, cotangent.mean))
         # The diagonal of L' G only meets G_ii L_ii = d/d log_diagonal and entries below it.
         to_factor = _lower(jnp.zeros_like(dist.log_diagonal), cotangent.off_diagonal)
-        group = jnp.tril(transposed @ to_factor) + _diagonal(cotangent.log_diagonal)
-        group = group * (1 - 0.5 * jnp.eye(self.event_shape[0], dtype=group.dtype)[_lead(group)])
+        group = jnp.tril(transposed @ to_factor) + diagonal_matrix(cotangent.log_diagonal)
+        group = group * (1 - 0.5 * eye_like(group))
         return type(self)(mean, *_to_fields(factor @ group, group))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
@@ -127,8 +119,8 @@ class MultivariateGaussian(Family):
         z = z / unit
         group = -jnp.tril(z[..., :, None] * z[..., None, :])
         ones = jnp.broadcast_to(jnp.square(1 / unit), z.shape)
-        eye = jnp.eye(z.shape[-1], dtype=z.dtype)[_lead(group)]
-        group = (group + _diagonal(ones)) * (1 - 0.5 * eye)
+        eye = eye_like(group)
+        group = (group + diagonal_matrix(ones)) * (1 - 0.5 * eye)
         log_diagonal, off_diagonal = _to_fields(dist.factor @ group, group)
         log_scale = 2 * jnp.log(unit)
         return {
@@ -144,7 +136,7 @@ class MultivariateGaussian(Family):
         mean = _solve(factor, tangent.mean)[..., None]
         mean = solve_triangular(factor, mean, trans="T", lower=True)[..., 0]
         group = dist._group_step(tangent)
-        group = group * (1 + jnp.eye(self.event_shape[0], dtype=group.dtype)[_lead(group)])
+        group = group * (1 + eye_like(group))
         to_factor = solve_triangular(factor, group, trans="T", lower=True)
         log_diagonal, off_diagonal = _to_fields(to_factor, to_factor)
         return type(self)(mean, log_diagonal * jnp.exp(dist.log_diagonal), off_diagonal)
@@ -192,21 +184,6 @@ class MultivariateGaussian(Family):
         below = jnp.sum(jnp.square(jnp.tril(ratio, -1)), axis=(-2, -1))
         return 0.5 * (scales + below + jnp.sum(jnp.square(shift), axis=-1))
 
-    def cdf(self, targets: Array) -> Array:
-        """The marginal cdf of every coordinate."""
-        dist, targets = self.prepare(targets)
-        return ndtr((targets - dist.mean) * jax.lax.rsqrt(dist.variance))
-
-    def quantile(self, probability: Array) -> Array:
-        """The marginal quantile of every coordinate; broadcasts against the targets' shape."""
-        dist = self.widen()
-        probability = jnp.asarray(probability, dist.mean.dtype)
-        shape = jnp.broadcast_shapes(probability.shape, dist.mean.shape)
-        mean, std, probability = (
-            jnp.broadcast_to(x, shape) for x in (dist.mean, jnp.sqrt(dist.variance), probability)
-        )
-        return mean + std * ndtri(probability)
-
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """`mean + L e` with standard normal `e`."""
         shape = (*sample_shape, *self.mean.shape)
@@ -223,36 +200,18 @@ class MultivariateGaussian(Family):
         off_diagonal = self.off_diagonal * scale[..., rows] * jnp.sign(scale[..., columns])
         return type(self)(self.mean * scale + shift, log_diagonal, off_diagonal)
 
-    def marginals(self) -> Gaussian:
-        """One Gaussian per coordinate, which metrics and plots of scalar targets take."""
-        return Gaussian(self.mean, jnp.log(self.variance))
-
-    def crps(self, targets: Array) -> Array:
-        """Of every coordinate by itself."""
-        return self.marginals().crps(targets)
-
 
 def _lower(diagonal: Array, off_diagonal: Array) -> Array:
     """The lower triangular matrix with these entries."""
     dim = diagonal.shape[-1]
     rows, columns = np.tril_indices(dim, -1)
-    return _diagonal(diagonal).at[..., rows, columns].set(off_diagonal)
+    return diagonal_matrix(diagonal).at[..., rows, columns].set(off_diagonal)
 
 
 def _to_fields(step: Array, group: Array) -> tuple[Array, Array]:
     """`log_diagonal` from the diagonal of `X` and `off_diagonal` from `L X`."""
     rows, columns = np.tril_indices(step.shape[-1], -1)
     return jnp.diagonal(group, axis1=-2, axis2=-1), step[..., rows, columns]
-
-
-def _diagonal(entries: Array) -> Array:
-    eye = jnp.eye(entries.shape[-1], dtype=entries.dtype)
-    return entries[..., None] * eye[(None,) * (entries.ndim - 1)]
-
-
-def _lead(matrix: Array) -> tuple[None, ...]:
-    """An index that adds leading axes of length 1 up to the rank of `matrix`."""
-    return (None,) * (matrix.ndim - 2)
 
 
 def _solve(factor: Array, vector: Array) -> Array:

@@ -20,9 +20,9 @@ from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax._internal.special import digamma_tail, log_gamma_remainder
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
-from fisher8_jax.families._initial import safe_log
 from fisher8_jax.families._poisson import count_shift, counts, relative_residual
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
+from fisher8_jax.families._targets import safe_log
 
 
 @family

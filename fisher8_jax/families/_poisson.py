@@ -15,7 +15,7 @@ from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax._internal.special import log_gamma_remainder
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
-from fisher8_jax.families._initial import safe_log
+from fisher8_jax.families._targets import safe_log
 
 
 @family

@@ -22,10 +22,9 @@ from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_level, check_targets
 from fisher8_jax._internal.numerics import at_least_float32
-from fisher8_jax.families._crps import crps_by_quadrature
-from fisher8_jax.families._display import html_of, text_of
-from fisher8_jax.families._indexing import of_batch_axes
-from fisher8_jax.families._support import SUPPORTS
+from fisher8_jax.families._display import html_of, of_batch_axes, text_of
+from fisher8_jax.families._quadrature import crps_by_quadrature
+from fisher8_jax.families._targets import SUPPORTS
 
 
 class Predictive(abc.ABC):

@@ -22,7 +22,7 @@ from fisher8_jax._internal.special import (
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
-from fisher8_jax.families._units import shift_alone
+from fisher8_jax.families._targets import shift_alone
 
 _LOG_2PI = math.log(2 * math.pi)
 

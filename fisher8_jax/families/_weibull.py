@@ -17,7 +17,7 @@ from fisher8_jax._internal.numerics import Scaled, at_least_float32, multiply_by
 from fisher8_jax._internal.special import log_gamma_bregman, log_rising
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
-from fisher8_jax.families._units import scale_alone
+from fisher8_jax.families._targets import scale_alone
 
 _SHIFT = 1 - float(np.euler_gamma)
 _SPREAD = math.pi**2 / 6

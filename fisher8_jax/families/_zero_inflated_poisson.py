@@ -13,7 +13,6 @@ from fisher8_jax._internal.deviance import beta_deviance, exp_excess
 from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
-from fisher8_jax.families._initial import safe_log
 from fisher8_jax.families._poisson import (
     counts,
     poisson_distances,
@@ -22,6 +21,7 @@ from fisher8_jax.families._poisson import (
     relative_residual,
 )
 from fisher8_jax.families._quadrature import gauss_legendre
+from fisher8_jax.families._targets import safe_log
 
 
 @family

@@ -6,6 +6,6 @@ numbers. A `Link` says which raw outputs there are and what distribution they ma
 
 from fisher8_jax.heads import linen as linen
 from fisher8_jax.heads import nnx as nnx
-from fisher8_jax.heads._initial_outputs import initial_outputs as initial_outputs
 from fisher8_jax.heads._links import Link as Link
 from fisher8_jax.heads._links import family_link as family_link
+from fisher8_jax.heads._links import initial_outputs as initial_outputs

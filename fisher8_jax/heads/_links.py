@@ -10,13 +10,21 @@ Three instances fix the vocabulary:
 """
 
 import dataclasses
+import math
 import typing
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
+import chex
+import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+import optax
+from jax import Array, lax
 
+from fisher8_jax._fisher8 import fisher8
+from fisher8_jax._internal.checks import check_floating
+from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.families import Family, Gaussian
 
@@ -147,3 +155,152 @@ def check_link(link: str | Link[SomeFamily]) -> Link[SomeFamily]:
         )
     found: Link[Any] = LINKS[link]
     return found
+
+
+Shape = tuple[int, ...]
+
+
+def output_shapes(link: Link[SomeFamily], target_shape: Shape) -> dict[str, Shape]:
+    """The shape of every raw output for one row of features."""
+    return {name: (*target_shape, *axes) for name, axes in link.outputs}
+
+
+def output_biases(
+    link: Link[SomeFamily], target_shape: Shape, initial: Mapping[str, chex.Numeric] | None
+) -> dict[str, np.ndarray]:
+    """The first bias of every output: zeros, or `initial` by name, flat."""
+    shapes, initial = output_shapes(link, target_shape), initial or {}
+    unknown = sorted(set(initial) - set(shapes))
+    if unknown:
+        raise ValueError(
+            f"`initial` names {unknown[0]!r}, but the raw outputs of this link are "
+            f"{', '.join(shapes)}. Make it with `initial_outputs(link, targets)`."
+        )
+    return {
+        name: np.broadcast_to(np.asarray(initial.get(name, 0.0), np.float32), shape).reshape(-1)
+        for name, shape in shapes.items()
+    }
+
+
+def flat_sizes(link: Link[SomeFamily], target_shape: Shape) -> dict[str, int]:
+    """The width of every linear layer."""
+    return {name: math.prod(shape) for name, shape in output_shapes(link, target_shape).items()}
+
+
+def make_distribution(
+    link: Link[SomeFamily],
+    target_shape: Shape,
+    features: Array,
+    layers: Mapping[str, Callable[[Array], Array]],
+    learned: Mapping[str, Array],
+    *,
+    stop_gradient: bool,
+) -> SomeFamily:
+    """Applies one linear layer per output, in at least float32, and the link."""
+    features = at_least_float32(check_floating("features", features))
+    location = link.names[0]
+    raw = {}
+    for name, shape in output_shapes(link, target_shape).items():
+        inputs = lax.stop_gradient(features) if stop_gradient and name != location else features
+        raw[name] = layers[name](inputs).reshape(*features.shape[:-1], *shape)
+    return link.make(**raw, **{name: jnp.asarray(value) for name, value in learned.items()})
+
+
+def corrected(
+    dist: SomeFamily, natural_gradient: bool, axis: int | tuple[int, ...], where: Array | None
+) -> SomeFamily:
+    """`fisher8(dist)` if the caller asked for natural gradients."""
+    if natural_gradient:
+        return fisher8(dist, axis=axis, where=where)
+    if where is not None:
+        raise ValueError(
+            "`where` has no effect without `natural_gradient=True`: give the mask to the loss "
+            "instead."
+        )
+    return dist
+
+
+_SEARCH_STEPS = 100
+
+Raw = dict[str, Array]
+
+
+def initial_outputs(link: str | Link[SomeFamily], targets: chex.Array) -> dict[str, np.ndarray]:
+    """The raw outputs of the best constant prediction, `argmin sum(nll(targets))`.
+
+    With them as first biases a head starts at the mean and variance of the data. Links to a
+    Gaussian have a closed form; for any other link the minimum is searched by L-BFGS.
+
+    Args:
+        link: a name or a `Link`, as given to the head.
+        targets: training targets, rows first, then the head's `target_shape` and the event shape.
+
+    Returns:
+        One array per raw output, for the head's argument `initial`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> start = initial_outputs("log_variance", jnp.array([1.0, 3.0, 5.0, 7.0]))
+        >>> [f"{name} {value:.2f}" for name, value in start.items()]  # ln(5) is 1.61
+        ['mean 4.00', 'log_variance 1.61']
+    """
+    resolved = check_link(link)
+    targets = jnp.asarray(targets)
+    if targets.ndim == 0 or not len(targets):
+        raise ValueError(f"`targets` must have at least one row, got shape {targets.shape}.")
+    if resolved.raw_of_moments is not None:
+        check_floating("targets", targets)
+        raw = resolved.raw_of_moments(jnp.mean(targets, axis=0), jnp.var(targets, axis=0))
+    else:
+        raw = _search(resolved, targets)
+    _check_finite(raw)
+    return {name: np.asarray(value) for name, value in raw.items()}
+
+
+def _search(link: Link[SomeFamily], targets: Array) -> Raw:
+    """Minimises the summed NLL of one constant prediction."""
+    event_ndim = len(_event_shape(link))
+    target_shape = targets.shape[1 : targets.ndim - event_ndim]
+    rows = len(targets)
+    learned = {name: jnp.full(target_shape, value) for name, value in link.learned}
+    start = {name: jnp.zeros((*target_shape, *axes)) for name, axes in link.outputs}
+
+    def loss(raw: Raw) -> Array:
+        spread = {n: jnp.broadcast_to(leaf, (rows, *leaf.shape)) for n, leaf in raw.items()}
+        return jnp.mean(link.make(**spread, **learned).nll(targets))
+
+    optimizer = optax.lbfgs()
+    value_and_grad = optax.value_and_grad_from_state(loss)
+
+    def step(_: Array, carry: tuple[Raw, optax.OptState]) -> tuple[Raw, optax.OptState]:
+        raw, state = carry
+        value, gradient = value_and_grad(raw, state=state)
+        updates, state = optimizer.update(
+            gradient, state, raw, value=value, grad=gradient, value_fn=loss
+        )
+        return optax.apply_updates(raw, updates), state
+
+    run = jax.jit(lambda raw: lax.fori_loop(0, _SEARCH_STEPS, step, (raw, optimizer.init(raw)))[0])
+    return run(start)
+
+
+def _event_shape(link: Link[SomeFamily]) -> tuple[int, ...]:
+    """The shape of one target of the link, found without computing anything."""
+    shapes: list[tuple[int, ...]] = []
+
+    def trace() -> None:
+        outputs = {name: jnp.zeros(axes) for name, axes in link.outputs}
+        learned = {name: jnp.full((), value) for name, value in link.learned}
+        shapes.append(link.make(**outputs, **learned).event_shape)
+
+    jax.eval_shape(trace)
+    return shapes[0]
+
+
+def _check_finite(raw: Raw) -> None:
+    for name, value in raw.items():
+        if not bool(jnp.all(jnp.isfinite(value))):
+            raise ValueError(
+                f"`targets` have no finite start for the raw output {name!r}: they are constant, "
+                "not finite, or outside what this link can express. Standardise them first."
+            )

@@ -5,11 +5,11 @@ element; reduction is the caller's line. `LOSSES` finds them by name; `per_eleme
 your own its mask and weights.
 """
 
-from fisher8_jax.losses._beta_nll import beta_nll as beta_nll
-from fisher8_jax.losses._by_name import LOSSES as LOSSES
 from fisher8_jax.losses._elements import per_element as per_element
-from fisher8_jax.losses._faithful import faithful as faithful
-from fisher8_jax.losses._natural_gradient import natural_gradient as natural_gradient
-from fisher8_jax.losses._nll import nll as nll
-from fisher8_jax.losses._soft_bounds import soft_bounds_penalty as soft_bounds_penalty
-from fisher8_jax.losses._unit_variance import unit_variance as unit_variance
+from fisher8_jax.losses._losses import LOSSES as LOSSES
+from fisher8_jax.losses._losses import beta_nll as beta_nll
+from fisher8_jax.losses._losses import faithful as faithful
+from fisher8_jax.losses._losses import natural_gradient as natural_gradient
+from fisher8_jax.losses._losses import nll as nll
+from fisher8_jax.losses._losses import soft_bounds_penalty as soft_bounds_penalty
+from fisher8_jax.losses._losses import unit_variance as unit_variance

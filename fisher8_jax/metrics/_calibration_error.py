@@ -48,14 +48,7 @@ def ece(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None
 
     A perfectly calibrated model scores about `0.24 / sqrt(n)`, its sampling noise.
 
-    Args:
-        dist: see `rmse`.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
-
-    Returns:
-        One value per remaining coordinate.
+    Arguments and result are those of `rmse`.
 
     Example:
         >>> import jax.numpy as jnp

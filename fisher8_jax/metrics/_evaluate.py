@@ -18,7 +18,6 @@ from fisher8_jax.metrics._calibration_error import (
     pit_statistic,
     quantile_statistic,
 )
-from fisher8_jax.metrics._crps import crps_statistic
 from fisher8_jax.metrics._evaluation import Evaluation
 from fisher8_jax.metrics._intervals import (
     central_interval,
@@ -26,12 +25,14 @@ from fisher8_jax.metrics._intervals import (
     interval_score_statistic,
     width_statistic,
 )
-from fisher8_jax.metrics._likelihood import (
+from fisher8_jax.metrics._scores import (
+    crps_statistic,
+    mae_statistic,
     mean_z_squared_statistic,
     nll_statistic,
+    rmse_statistic,
     sharpness_statistic,
 )
-from fisher8_jax.metrics._point import mae_statistic, rmse_statistic
 
 
 def evaluate(

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from fisher8_jax._internal.html import table
-from fisher8_jax._internal.plain import Plain, json_numbers
+from fisher8_jax._internal.html import Plain, json_numbers, table
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.metrics._table import Row, format_table, table_cells
 

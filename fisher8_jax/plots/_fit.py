@@ -10,8 +10,18 @@ from matplotlib.axes import Axes
 
 from fisher8_jax._internal.checks import check_levels
 from fisher8_jax.families import Predictive
-from fisher8_jax.plots._plot_checks import check_inputs_1d, check_one_target, drawn_targets
-from fisher8_jax.plots._style import BLACK, BLUE, VERMILLION, current_axes, finish, merged, percent
+from fisher8_jax.plots._style import (
+    BLACK,
+    BLUE,
+    VERMILLION,
+    check_inputs_1d,
+    check_one_target,
+    current_axes,
+    drawn_targets,
+    finish,
+    merged,
+    percent,
+)
 
 
 def plot_fit(

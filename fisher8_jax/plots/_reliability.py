@@ -1,20 +1,26 @@
-"""Is the predicted probability the observed frequency? Two pictures of the PIT.
-
-The grey bands show where a calibrated model lies with probability 95 % at each place, given the
-number of targets. A curve that leaves the band somewhere is not yet wrong; one that stays out is.
-"""
+"""Are predictions honest? Their PIT, intervals and residuals against what was observed."""
 
 from typing import Any
 
 import numpy as np
 from jax import Array
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from fisher8_jax._internal.checks import check_count
+from fisher8_jax._internal.checks import check_count, check_level
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics import pit
-from fisher8_jax.plots._plot_checks import drawn_targets
-from fisher8_jax.plots._style import BLUE, GREY, current_axes, finish, merged
+from fisher8_jax.plots._style import (
+    BLACK,
+    BLUE,
+    GREY,
+    VERMILLION,
+    current_axes,
+    drawn_targets,
+    finish,
+    merged,
+    percent,
+)
 
 _TWO_SIDED_95 = 1.959963984540054  # standard normal quantile of 0.975
 _BAND = "95 % band of a calibrated model"
@@ -134,3 +140,121 @@ def _finite_ranks(dist: Predictive, targets: Array, where: Array | None) -> tupl
 def _label(name: str, number: int, ranks: np.ndarray) -> str:
     bad = number - ranks.size
     return name if bad == 0 else f"{name}, {bad} of {number} not finite"
+
+
+def plot_intervals(
+    dist: Predictive,
+    targets: Array,
+    *,
+    level: float = 0.9,
+    where: Array | None = None,
+    ax: Axes | None = None,
+    **kwargs: Any,
+) -> Axes:
+    """Draws central intervals around the mean, sorted by width, and the residuals in them.
+
+    Residuals inside are dots, those outside are crosses; the legend states their share. Crosses
+    should be spread evenly: many on the left mean that small variances are not to be trusted.
+
+    Args:
+        dist: predictions, batch shape (points,), any family.
+        targets: observed values.
+        level: of the intervals.
+        where: boolean, False for points that are not drawn.
+        ax: axes to draw into, by default the current ones.
+        **kwargs: of `Axes.fill_between` for the intervals.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> from matplotlib.figure import Figure
+        >>> dist, targets = Gaussian(jnp.zeros(4), jnp.zeros(4)), jnp.array([0.0, 1.0, 3.0, 1.0])
+        >>> ax = plot_intervals(dist, targets, ax=Figure().subplots())
+        >>> ax.get_legend_handles_labels()[1]
+        ['90 % interval', 'inside', 'outside, 25 %']
+    """
+    check_level("level", level)
+    _, drawn = drawn_targets(dist, targets, where)
+    centre = np.asarray(dist.center, np.float64)
+    low, high = (np.asarray(end, np.float64) - centre for end in dist.interval(level))
+    ax = current_axes(ax)
+    order = np.flatnonzero(drawn)[np.argsort((high - low)[drawn], kind="stable")]
+    rank, residual = np.arange(order.size), np.asarray(dist.residual(targets), np.float64)[order]
+    low, high = low[order], high[order]
+    band = {"color": "#BBD9EC", "linewidth": 0, "label": f"{percent(level)} interval"}
+    aliases = (("facecolor", "color"), ("fc", "color"), ("lw", "linewidth"))
+    ax.fill_between(rank, low, high, step="mid", **merged(band, kwargs, aliases))
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    outside = ~((low <= residual) & (residual <= high))
+    ax.plot(rank[~outside], residual[~outside], ".", markersize=3, color=BLUE, label="inside")
+    label = f"outside, {percent(float(outside.mean()))}"
+    ax.plot(rank[outside], residual[outside], "x", markersize=5, color=VERMILLION, label=label)
+    return finish(ax, "points, sorted by the width of their interval", "target - mean")
+
+
+def plot_residuals(
+    dist: Predictive,
+    targets: Array,
+    *,
+    groups: int = 10,
+    where: Array | None = None,
+    ax: Axes | None = None,
+    **kwargs: Any,
+) -> Axes:
+    """Draws the size of residuals against the predicted standard deviation, on log axes.
+
+    The diamonds are root mean squares over groups of equal size, with two standard errors for
+    normal residuals. They should lie on the line. Above it the model is overconfident.
+
+    Args:
+        dist: predictions, batch shape (points,), any family with a finite variance.
+        targets: observed values.
+        groups: number of groups along the predicted standard deviation.
+        where: boolean, False for points that are not drawn.
+        ax: axes to draw into, by default the current ones.
+        **kwargs: of `Axes.plot` for the dots.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> dist = Gaussian(jnp.zeros(8), jnp.linspace(-1.0, 1.0, 8))
+        >>> from matplotlib.figure import Figure
+        >>> ax = plot_residuals(dist, jnp.ones(8), groups=2, ax=Figure().subplots())
+        >>> ax.get_xscale(), ax.get_yscale()
+        ('log', 'log')
+    """
+    _, drawn = drawn_targets(dist, targets, where)
+    groups = check_count("groups", groups)
+    std = np.asarray(dist.std, np.float64)
+    size = np.abs(np.asarray(dist.residual(targets), np.float64))
+    keep = drawn & np.isfinite(std) & np.isfinite(size) & (std > 0)
+    std, size = std[keep], size[keep]
+    ax = current_axes(ax)
+    dots = {"linestyle": "none", "marker": ".", "markersize": 3, "color": BLUE, "alpha": 0.5}
+    # Zeros have no place on a log axis; they still count in the groups.
+    shown = size > 0
+    aliases = (("c", "color"), ("ms", "markersize"))
+    ax.plot(std[shown], size[shown], **merged({**dots, "label": "residuals"}, kwargs, aliases))
+    ends = np.array([std.min(), std.max()]) if std.size else np.ones(2)
+    ax.plot(ends, ends, color=GREY, linestyle="--", label="right on average")
+    parts = np.array_split(np.argsort(std, kind="stable"), min(groups, std.size))
+    centres = [np.sqrt(np.mean(std[part] ** 2)) for part in parts if part.size]
+    roots = [np.sqrt(np.mean(size[part] ** 2)) for part in parts if part.size]
+    # The relative error of a root mean square of n normal values is 1 / sqrt(2 n).
+    errors = [2 * r / np.sqrt(2 * part.size) for r, part in zip(roots, parts, strict=True)]
+    ax.errorbar(
+        centres, roots, yerr=errors, color=BLACK, marker="D", markersize=5, markerfacecolor="white",
+        linestyle="none", capsize=2, zorder=3, label="root mean square of a group",
+    )  # fmt: skip
+    ax.set(xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    return finish(ax, "predicted standard deviation", "|target - mean|")

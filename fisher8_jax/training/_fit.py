@@ -10,16 +10,19 @@ import numpy as np
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
-from fisher8_jax.training._data import Data, Params, Variables, check_data
-from fisher8_jax.training._loader import BatchLoader
-from fisher8_jax.training._loop import start
+from fisher8_jax.training._data import BatchLoader, Data, Params, Variables, check_data, make_folds
 from fisher8_jax.training._method import Method, TrainingState, with_runs
 from fisher8_jax.training._networks import Network, apply_network
 from fisher8_jax.training._plan import Plan
-from fisher8_jax.training._record import DIAGNOSTIC_METRICS, training_record
-from fisher8_jax.training._rows import make_folds
-from fisher8_jax.training._run import Callback, Progress, Training
-from fisher8_jax.training._validation import final_params
+from fisher8_jax.training._run import (
+    DIAGNOSTIC_METRICS,
+    Callback,
+    Progress,
+    Training,
+    final_params,
+    start,
+    training_record,
+)
 
 
 class Fitted(NamedTuple):

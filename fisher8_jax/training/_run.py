@@ -1,26 +1,216 @@
 """A training from its first step to its last: chunks, validation, callback, checkpoints."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array, lax
 
 from fisher8_jax._internal.progress import Report, report_progress
+from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.artifacts import TrainingCheckpoints
-from fisher8_jax.training._data import Data
-from fisher8_jax.training._loader import BatchLoader
-from fisher8_jax.training._loop import LoggedMetrics, Trained, train_steps
-from fisher8_jax.training._method import Method
-from fisher8_jax.training._networks import Network
+from fisher8_jax.diagnostics import TrainingRecord
+from fisher8_jax.optimizers import AverageState, BestParams
+from fisher8_jax.training._data import BatchLoader, Data, Metrics, Params, Variables
+from fisher8_jax.training._method import Method, StepInfo, TrainingState, cast_like
+from fisher8_jax.training._networks import Network, apply_network
 from fisher8_jax.training._plan import Plan
-from fisher8_jax.training._validation import (
-    Validated,
-    start_validation,
-    validate,
-    validation_nll,
-)
+
+LoggedMetrics: TypeAlias = tuple[tuple[str, Callable[[StepInfo], Array]], ...]
+
+
+class Trained(NamedTuple):
+    """What steps change; every leaf has the runs as first axis."""
+
+    state: TrainingState
+    average: AverageState | None
+
+    @property
+    def params(self) -> Params:
+        """The parameters that are validated and kept: the average if there is one."""
+        if self.average is None:
+            return self.state.params
+        return jax.tree.map(cast_like, self.average.average, self.state.params)
+
+
+@jax.jit
+def start(
+    method: Method, params: Params, variables: Variables, num_steps: Array, horizon: Array | None
+) -> Trained:
+    """Before the first step; `method` and parameters have the runs as first axis."""
+
+    def of_run(method: Method, params: Params, variables: Variables) -> Trained:
+        average = None if horizon is None else AverageState.start(params)
+        return Trained(method.init(params, num_steps, variables), average)
+
+    return jax.vmap(of_run)(method, params, variables)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+def train_steps(
+    network: Network,
+    metrics: LoggedMetrics,
+    method: Method,
+    trained: Trained,
+    keys: Array,
+    batches: Data,
+    steps: Array,
+    horizon: Array | None,
+) -> tuple[Trained, Metrics]:
+    """Makes the first `steps` of `batches`; `trained` is given up to the result.
+
+    Args:
+        network: see `Method.update`.
+        metrics: what is logged at each step besides the loss.
+        method: runs first.
+        trained: runs first.
+        keys: one per run.
+        batches: leaves of shape (steps, runs, batch, ...).
+        steps: how many; the others are padding.
+        horizon: of the average of parameters; None for none.
+
+    Returns:
+        The new state, and the metrics of every step and run, nan for steps not made.
+    """
+
+    def of_run(method: Method, trained: Trained, key: Array, batch: Data) -> tuple[Trained, Any]:
+        state, average = trained
+        key = jax.random.fold_in(key, state.step)
+        state, info = method.update(network, state, batch, key=key)
+        if average is not None and horizon is not None:
+            average = average.add(state.params, horizon)
+        logged = {"loss": info.loss} | {name: metric(info) for name, metric in metrics}
+        return Trained(state, average), logged
+
+    def body(index: Array, carry: tuple[Trained, Metrics]) -> tuple[Trained, Metrics]:
+        trained, written = carry
+        batch = jax.tree.map(lambda leaf: leaf[index], batches)
+        trained, logged = jax.vmap(of_run)(method, trained, keys, batch)
+        return trained, jax.tree.map(lambda all_, now: all_.at[index].set(now), written, logged)
+
+    shape = batches.targets.shape[:2]
+    names = ("loss", *(name for name, _ in metrics))
+    empty = {name: jnp.full(shape, jnp.nan) for name in names}
+    return lax.fori_loop(0, steps, body, (trained, empty))
+
+
+class Validated(NamedTuple):
+    """What validation has found; every leaf has the runs as first axis."""
+
+    best: BestParams
+    """Parameters and variables with the lowest validation NLL."""
+    best_step: Array
+    stopped: Array
+    """True for a run without improvement for too long; nothing it does afterwards counts."""
+
+
+@jax.jit
+def start_validation(trained: Trained) -> Validated:
+    """Before the first validation."""
+    runs = len(trained.state.step)
+    # A copy, because the first step gives the arrays of the state up.
+    best = jax.tree.map(jnp.copy, (trained.state.params, trained.state.variables))
+    scores = jnp.full((runs,), jnp.inf, jnp.float32)
+    return Validated(BestParams(best, scores), jnp.zeros(runs, jnp.int32), jnp.zeros(runs, bool))
+
+
+def validation_nll(
+    network: Network, trained: Trained, blocks: list[Data], *, shared: bool
+) -> np.ndarray:
+    """The mean NLL of each run's validation rows, in float64; nan if it has no targets.
+
+    Args:
+        network: see `Method.update`.
+        trained: after any number of steps.
+        blocks: leaves of shape (runs, rows, ...), the same for all blocks.
+        shared: True for leaves of shape (rows, ...), which all runs share.
+    """
+    params, variables = trained.params, trained.state.variables
+    sums = [_score(network, shared, params, variables, block) for block in blocks]
+    total, weight = (
+        np.sum(np.asarray(part, np.float64), axis=0) for part in zip(*sums, strict=True)
+    )
+    return np.where(weight > 0, total / np.where(weight > 0, weight, 1), np.nan)
+
+
+def validate(
+    trained: Trained, validated: Validated, nll: np.ndarray, patience_steps: float
+) -> Validated:
+    """Keeps what is better, and stops the runs that have not improved for too long.
+
+    Args:
+        trained: the runs now.
+        validated: what was found before.
+        nll: each run's validation NLL now.
+        patience_steps: the steps that a run may make without improvement.
+    """
+    patience = np.asarray(min(patience_steps, 2.0**30), np.float32)
+    now = (trained.params, trained.state.variables)
+    return _validate(now, trained.state.step, validated, np.asarray(nll, np.float32), patience)
+
+
+def final_params(trained: Trained, validated: Validated) -> tuple[Params, Variables]:
+    """The best parameters and variables; the last ones of a run without a validation NLL."""
+    if np.isfinite(np.asarray(validated.best.score)).all():
+        return validated.best.params
+    return _final_params((trained.params, trained.state.variables), validated)
+
+
+# None of these programs knows the optimizer: methods share them.
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _score(
+    network: Network, shared: bool, params: Params, variables: Variables, block: Data
+) -> tuple[Array, Array]:
+    in_axes = (0, 0, None if shared else 0)
+    return jax.vmap(functools.partial(_score_run, network), in_axes)(params, variables, block)
+
+
+def _score_run(
+    network: Network, params: Params, variables: Variables, batch: Data
+) -> tuple[Array, Array]:
+    """The summed NLL of a batch and the sum of its weights, missing targets left out.
+
+    Sums over several batches are added before they are divided. No target at all has a weight of 0,
+    so its mean is nan and never the best.
+    """
+    dist, _ = apply_network(network, params, variables, batch.inputs)
+    values = dist.nll(batch.targets)
+    weights = jnp.ones_like(values) if batch.weights is None else batch.weights
+    weights = jnp.broadcast_to(weights, values.shape).astype(values.dtype)
+    if batch.where is not None:
+        where = jnp.broadcast_to(batch.where, values.shape)
+        values, weights = jnp.where(where, values, 0), jnp.where(where, weights, 0)
+    # A weight of 0 takes a target out even if its NLL is infinite.
+    return jnp.sum(jnp.where(weights == 0, 0, values * weights)), jnp.sum(weights)
+
+
+@jax.jit
+def _validate(
+    now: tuple, steps: Array, validated: Validated, nll: Array, patience: Array
+) -> Validated:
+    def of_run(now: tuple, step: Array, validated: Validated, nll: Array) -> Validated:
+        # A stopped run keeps what it has, whatever comes; so does one whose NLL is not finite.
+        value = jnp.where(validated.stopped | ~jnp.isfinite(nll), jnp.inf, nll)
+        best = validated.best.keep(now, value)
+        is_better = value < validated.best.score
+        best_step = jnp.where(is_better, step, validated.best_step)
+        waited = (step - best_step).astype(jnp.float32)
+        return Validated(best, best_step, validated.stopped | (waited >= patience))
+
+    return jax.vmap(of_run)(now, steps, validated, nll)
+
+
+@jax.jit
+def _final_params(last: tuple, validated: Validated) -> tuple[Params, Variables]:
+    def of_run(last: tuple, validated: Validated) -> tuple:
+        is_known = jnp.isfinite(validated.best.score)
+        return jax.tree.map(lambda a, b: jnp.where(is_known, a, b), validated.best.params, last)
+
+    return jax.vmap(of_run)(last, validated)
+
 
 Callback: TypeAlias = Callable[[int, dict[str, np.ndarray], Any], object]
 
@@ -129,3 +319,44 @@ class Training(NamedTuple):
             return progress
         stopped = jnp.ones(self.loader.runs, bool)
         return progress._replace(validated=progress.validated._replace(stopped=stopped))
+
+
+def _step_kl(info: StepInfo) -> Array:
+    return info.step_kl
+
+
+def _smallest_log_variance(info: StepInfo) -> Array:
+    return jnp.min(2 * info.dist.log_std).astype(jnp.float32)
+
+
+def _largest_log_variance(info: StepInfo) -> Array:
+    return jnp.max(2 * info.dist.log_std).astype(jnp.float32)
+
+
+DIAGNOSTIC_METRICS: LoggedMetrics = (
+    ("step_kl", _step_kl),
+    ("smallest_log_variance", _smallest_log_variance),
+    ("largest_log_variance", _largest_log_variance),
+)
+"""What the doctor asks of every step besides the loss."""
+
+
+def training_record(
+    metrics: dict[str, np.ndarray], validation_nll: np.ndarray, data: Data
+) -> TrainingRecord:
+    """The record of one run from its metrics, one array over the steps for each name."""
+    targets = np.asarray(data.targets, np.float64)
+    present = np.ones(targets.shape, bool) if data.where is None else np.asarray(data.where)
+    if present.shape != targets.shape:  # a mask of rows, targets with event axes
+        present = np.broadcast_to(append_axes(present, targets.ndim), targets.shape)
+    values = targets[present & np.isfinite(targets)]
+    step_kl = metrics["step_kl"]
+    return TrainingRecord(
+        losses=metrics["loss"],
+        validation_losses=validation_nll if len(validation_nll) else None,
+        target_mean=float(values.mean()) if values.size else None,
+        target_std=float(values.std()) if values.size else None,
+        step_kl=None if np.isnan(step_kl).all() else step_kl,
+        smallest_log_variance=metrics["smallest_log_variance"],
+        largest_log_variance=metrics["largest_log_variance"],
+    )

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax.artifacts import ArtifactError, TrainingCheckpoints, load_artifact, save_artifact
-from fisher8_jax.artifacts._checksums import find_damage
+from fisher8_jax.artifacts._training_state import find_damage
 from tests.artifacts import train_and_die
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.machinery.store import Store
 from fisher8_jax.artifacts import ArtifactError, TrainingCheckpoints
-from fisher8_jax.artifacts._checksums import find_damage
+from fisher8_jax.artifacts._training_state import find_damage
 from tests.attacks import BAD
 from tests.attacks.damage import DAMAGES, damaged_copies
 

@@ -16,7 +16,7 @@ from fisher8_jax.artifacts import ArtifactError, save_artifact
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._prediction import predict_mixture
 from fisher8_jax.training import KLRadius
-from fisher8_jax.training._loop import train_steps
+from fisher8_jax.training._run import train_steps
 from tests.estimator.methods import RADIUS
 
 # One shape for nearly all tests, so that they share one compiled program.

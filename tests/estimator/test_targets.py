@@ -17,8 +17,7 @@ from fisher8_jax.training import (
     NetworkNaturalGradient,
     OutputNaturalGradient,
 )
-from fisher8_jax.training._loop import train_steps
-from fisher8_jax.training._validation import _score, _validate
+from fisher8_jax.training._run import _score, _validate, train_steps
 from tests.estimator.methods import ADAM, RADIUS
 
 ROWS = 240

@@ -8,8 +8,7 @@ import scipy.stats
 
 from fisher8_jax import Gaussian, fisher8_nll
 from fisher8_jax.losses import beta_nll, faithful, nll
-from fisher8_jax.losses._natural_gradient import natural_gradient
-from fisher8_jax.losses._unit_variance import unit_variance
+from fisher8_jax.losses._losses import natural_gradient, unit_variance
 
 RNG = np.random.default_rng(1)
 MEAN, S, Y = RNG.normal(size=(3, 7, 2))

@@ -13,7 +13,7 @@ import scipy.stats
 import scoringrules
 
 from fisher8_jax import Gaussian, metrics
-from fisher8_jax.families._crps import crps_by_quadrature
+from fisher8_jax.families._quadrature import crps_by_quadrature
 from tests.metrics.laplace_predictive import Laplace
 
 LEVELS = (0.5, 0.9, 0.99)

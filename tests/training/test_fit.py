@@ -26,7 +26,7 @@ from fisher8_jax.training import (
     fit,
     nnx_network,
 )
-from fisher8_jax.training._loop import train_steps
+from fisher8_jax.training._run import train_steps
 
 PLAN = Plan(steps=120, batch_size=16, num_validations=5)
 START = {"slope": jnp.zeros((), jnp.float32), "log_variance": jnp.zeros((), jnp.float32)}

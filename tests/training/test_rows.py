@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from fisher8_jax.training import Data, Plan
-from fisher8_jax.training._loader import BatchLoader
-from fisher8_jax.training._rows import Folds, batch_rows, make_folds
+from fisher8_jax.training._data import BatchLoader, Folds, batch_rows, make_folds
 
 
 def first_steps(batches, steps):
