@@ -63,8 +63,9 @@ def _draw_runs(
     drawn = np.where(is_beyond, upper, runs)
     at_edge = is_beyond.any(axis=1)
     dots: dict[str, Any] = {"color": style["color"], "linewidths": 0}
-    ax.scatter(*drawn[~at_edge].T, marker=marker, s=14, alpha=0.55, **dots)
-    ax.scatter(*drawn[at_edge].T, marker="^", s=40, alpha=0.9, clip_on=False, **dots)
+    x, y = drawn.T
+    ax.scatter(x[~at_edge], y[~at_edge], marker=marker, s=14, alpha=0.55, **dots)
+    ax.scatter(x[at_edge], y[at_edge], marker="^", s=40, alpha=0.9, clip_on=False, **dots)
     if len(drawn) >= 3:
         ax.add_patch(_ellipse(drawn, style))
     ax.plot(
