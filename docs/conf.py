@@ -88,7 +88,26 @@ def math_block(translator, node):
     raise nodes.SkipNode
 
 
+_trees: dict[tuple, str] = {}
+
+
+def one_tree_per_depth(app, pagename, templatename, context, doctree):
+    """Makes the navigation of the source listings once: it depends on their depth alone."""
+    if not pagename.startswith("_modules/"):
+        return
+    make = context["toctree"]
+
+    def tree(**options):
+        key = (pagename.count("/"), *sorted(options.items()))
+        if key not in _trees:
+            _trees[key] = make(**options)
+        return _trees[key]
+
+    context["toctree"] = tree
+
+
 def setup(app):
+    app.connect("html-page-context", one_tree_per_depth, priority=100)  # before the theme asks
     app.add_html_math_renderer("mathml", (math_inline, None), (math_block, None))
     # Before napoleon, which turns sections into fields.
     app.connect("autodoc-process-docstring", formulas_are_literal, priority=100)

@@ -304,7 +304,7 @@ def _gaussian_mixture() -> Case:
     logits, means, log_variances = RNG.normal(size=(3, BATCH, 2))
     weights, std = scipy.special.softmax(logits, -1), np.exp(log_variances / 2)
     dist = f8.GaussianMixture(logits, means, log_variances)
-    x, w = np.polynomial.legendre.leggauss(600)
+    x, w = scipy.special.roots_legendre(600)  # a tenth of the time of NumPy's
     z, w = 12 * x[:, None], 12 * w[:, None] * scipy.stats.norm.pdf(12 * x[:, None])
     nodes = np.concatenate([means[:, i] + std[:, i] * z for i in range(2)])
     probabilities = np.concatenate([weights[:, i] * w for i in range(2)])

@@ -1,4 +1,7 @@
-"""Works in two threads at once: `python -m tests.processes.threads NAME`, with two XLA threads."""
+"""Works in two threads at once: `python -m tests.processes.threads NAMES`, with two XLA threads.
+
+It prints the name of each work that has come to an end.
+"""
 
 import sys
 import threading
@@ -92,4 +95,7 @@ def _in_threads(work: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (fits, cross_validation, gradients)}[sys.argv[1]]()
+    works = {f.__name__: f for f in (fits, cross_validation, gradients)}
+    for name in sys.argv[1:]:
+        works[name]()
+        print(name, flush=True)
