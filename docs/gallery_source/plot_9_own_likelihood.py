@@ -12,7 +12,7 @@ integrate are enough, and Fisher8, the KL radius, the metrics and the plots work
 # ----------
 #
 # Parameters must be free to take any real value, so the scale enters by its logarithm. The
-# quadrature says where the probability is; ``real_line`` makes nodes around a place, of a width.
+# quadrature says where the probability is; ``quadrature_nodes`` makes nodes around a place.
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import optax
 
 from fisher8_jax import Gaussian, evaluate, fisher8_nll, fisher8_optimizer
-from fisher8_jax.families import declare_family, real_line
+from fisher8_jax.families import declare_family, quadrature_nodes
 
 
 def log_density(y, location, log_scale):
@@ -32,7 +32,9 @@ Gumbel = declare_family(
     "Gumbel",
     parameters=("location", "log_scale"),
     log_density=log_density,
-    quadrature=lambda location, log_scale: real_line(location, jnp.exp(log_scale), count=65),
+    quadrature=lambda location, log_scale: quadrature_nodes(
+        "real", location, jnp.exp(log_scale), count=65
+    ),
 )
 
 # %%

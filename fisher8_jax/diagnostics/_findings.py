@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Literal
 
+import chex
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -166,6 +167,7 @@ class TrainingRecord:
             `constant_share` gives it, at any cadence.
         dead_share: part of the units of a layer that are dead at the end, by the layer's name, as
             the mean of `dead_units` gives it.
+        optimizer: the state of the Optax optimizer, of which the kinds of its parts are kept.
         target_mean: of the training targets as the network sees them, after any scaling.
         target_std: likewise.
 
@@ -187,10 +189,12 @@ class TrainingRecord:
     top_gradient_share: ArrayLike | None = None
     constant_share: ArrayLike | None = None
     dead_share: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    optimizer: chex.ArrayTree | tuple[str, ...] | None = None
     target_mean: float | None = None
     target_std: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "optimizer", _kinds(self.optimizer))
         for name in _SERIES:
             series = self.series(name)
             if series is not None:
@@ -236,8 +240,22 @@ class TrainingRecord:
                 notes[field.name] = [json_number(x) for x in series]
             elif field.name == "log_variance_bounds":
                 notes[field.name] = list(value)
+            elif field.name == "optimizer":
+                notes |= {"optimizer": list(value)} if value else {}
             elif field.name == "dead_share":
                 notes[field.name] = {name: float(share) for name, share in value.items()}
             elif value is not None:
                 notes[field.name] = json_number(value)
         return notes
+
+
+def _kinds(state: object) -> tuple[str, ...]:
+    """The names of the named tuples that an Optax state consists of."""
+    if isinstance(state, str):  # the kinds themselves, as they are kept
+        return (state,)
+    if isinstance(state, Mapping):
+        state = tuple(state.values())
+    if not isinstance(state, tuple | list):
+        return ()
+    own = (type(state).__name__,) if hasattr(state, "_fields") else ()
+    return tuple(dict.fromkeys((*own, *(kind for part in state for kind in _kinds(part)))))

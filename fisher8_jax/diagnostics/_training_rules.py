@@ -258,7 +258,23 @@ def _raise(record: TrainingRecord) -> str:
     return "Raise it" if rate is None else f"Raise it from {rate.max():.3g}"
 
 
+def judge_accumulation(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
+    """Were gradients of micro-batches averaged, each with norms or a radius of its own?"""
+    if "MultiStepsState" not in (record.optimizer or ()):
+        return []
+    sentence = (
+        "The optimizer averages gradients of micro-batches (`optax.MultiSteps`). Fisher8 normalises"
+        " each by itself, and a KL radius sees the last one alone: it is no step of the whole batch."
+    )
+    advice = (
+        "Use `microbatched_value_and_grad`, which gives the gradient of the whole batch. Gradients "
+        "of a loss without `fisher8` may be averaged."
+    )
+    return [Finding("micro_batches_normalised", "warning", sentence, {}, advice)]
+
+
 TRAINING_RULES = (
+    judge_accumulation,
     judge_steps,
     judge_noise_walk,
     judge_progress,

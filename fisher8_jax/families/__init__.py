@@ -23,10 +23,7 @@ from fisher8_jax.families._multivariate_gaussian import (
 from fisher8_jax.families._negative_binomial import NegativeBinomial as NegativeBinomial
 from fisher8_jax.families._poisson import Poisson as Poisson
 from fisher8_jax.families._predictive import Predictive as Predictive
-from fisher8_jax.families._quadrature import half_line as half_line
-from fisher8_jax.families._quadrature import real_line as real_line
-from fisher8_jax.families._quadrature import unit_interval as unit_interval
-from fisher8_jax.families._quadrature import whole_numbers as whole_numbers
+from fisher8_jax.families._quadrature import quadrature_nodes as quadrature_nodes
 from fisher8_jax.families._student_t import StudentT as StudentT
 from fisher8_jax.families._student_t_learned_df import StudentTLearnedDf as StudentTLearnedDf
 from fisher8_jax.families._von_mises import VonMises as VonMises

@@ -4,7 +4,9 @@
         "Gumbel",
         parameters=("location", "log_scale"),
         log_density=lambda y, location, log_scale: ...,
-        quadrature=lambda location, log_scale: real_line(location, jnp.exp(log_scale)),
+        quadrature=lambda location, log_scale: quadrature_nodes(
+            "real", location, jnp.exp(log_scale)
+        ),
     )
 
 The Fisher information is the mean of the outer product of the scores, by the quadrature given or by
@@ -57,7 +59,7 @@ def declare_family(
             `jax.numpy`; -inf outside the support.
         quadrature: `quadrature(**parameters) -> (nodes, weights)` with the nodes along a new first
             axis, so that `sum(weights * f(nodes), 0)` approximates the integral (or the sum over
-            counts) of `f`. `real_line`, `half_line`, `unit_interval` and `whole_numbers` make them.
+            counts) of `f`. `quadrature_nodes` makes them.
         sampler: `sampler(key, shape, **parameters)`, draws of that shape, for parameters broadcast
             to it. Without a quadrature its draws with a fixed seed stand for the distribution.
         unscale: `unscale(shift, scale, **parameters)`, the parameters of `scale * y + shift` in
@@ -71,7 +73,7 @@ def declare_family(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from fisher8_jax.families import declare_family, real_line
+        >>> from fisher8_jax.families import declare_family, quadrature_nodes
         >>> def log_density(y, location, log_scale):
         ...     z = (y - location) * jnp.exp(-log_scale)
         ...     return -log_scale - z - jnp.exp(-z)
@@ -79,7 +81,9 @@ def declare_family(
         ...     "Gumbel",
         ...     parameters=("location", "log_scale"),
         ...     log_density=log_density,
-        ...     quadrature=lambda location, log_scale: real_line(location, jnp.exp(log_scale)),
+        ...     quadrature=lambda location, log_scale: quadrature_nodes(
+        ...         "real", location, jnp.exp(log_scale)
+        ...     ),
         ... )
         >>> Gumbel(jnp.zeros(1), jnp.zeros(1)).mean.round(4)  # Euler's constant
         Array([0.5772], dtype=float32)
@@ -88,7 +92,7 @@ def declare_family(
         raise ValueError(
             "`declare_family` needs `quadrature` or `sampler` to compute the Fisher information, "
             "got neither. For real targets pass for instance "
-            "`quadrature=lambda location, log_scale: real_line(location, jnp.exp(log_scale))`."
+            "`quadrature=lambda location: quadrature_nodes('real', location, width)`."
         )
     check_positive("damping", damping)
     num_samples = check_count("num_samples", num_samples)

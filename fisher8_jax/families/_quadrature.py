@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from fisher8_jax._internal.bisection import crowded_nodes
+from fisher8_jax._internal.checks import check_choice
 from fisher8_jax._internal.trees import append_axes
 
 
@@ -61,86 +62,22 @@ def expectation(
     return jnp.sum(jnp.where(is_empty, 0, mass * jnp.where(is_empty, 0, values)), axis=0)
 
 
-def real_line(centre: Array, scale: Array, *, count: int = 129) -> tuple[Array, Array]:
-    """For targets that may be any number: dense around `centre`, reaching far into the tails.
+def quadrature_nodes(
+    support: Literal["real", "positive", "unit interval", "counts"],
+    like: Array,
+    scale: Array | None = None,
+    *,
+    count: int = 129,
+) -> tuple[Array, Array]:
+    """Nodes and weights for integrals over all targets of a support, to declare a family with.
 
     Args:
-        centre: where most of the probability is, the batch shape.
-        scale: its typical width, the batch shape.
-        count: the number of nodes.
-
-    Returns:
-        Nodes and weights of shape `(count,) + batch_shape`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> nodes, weights = real_line(jnp.zeros(1), jnp.ones(1))
-        >>> float(jnp.sum(weights * jnp.exp(-(nodes**2)), 0)[0])  # the square root of pi
-        1.7724...
-    """
-    largest = 1e60 if centre.dtype == jnp.float64 else 1e15
-    nodes, weights = (add_node_axis(x, centre) for x in sinh_sinh(count, largest))
-    return centre[None] + scale[None] * nodes, scale[None] * weights
-
-
-def half_line(scale: Array, *, count: int = 129) -> tuple[Array, Array]:
-    """For positive targets of the order of `scale`, by the exp-sinh rule.
-
-    Args:
-        scale: the typical size of a target, the batch shape.
-        count: the number of nodes.
-
-    Returns:
-        Nodes and weights of shape `(count,) + batch_shape`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> nodes, weights = half_line(jnp.ones(1))
-        >>> round(float(jnp.sum(weights * jnp.exp(-nodes), 0)[0]), 5)
-        1.0
-    """
-    end = math.asinh((130.0 if scale.dtype == jnp.float64 else 34.0) * 2 / math.pi)
-    t, step = np.linspace(-end, end, count, retstep=True)
-    nodes = np.exp(0.5 * math.pi * np.sinh(t))
-    weights = step * 0.5 * math.pi * np.cosh(t) * nodes
-    return scale[None] * add_node_axis(nodes, scale), scale[None] * add_node_axis(weights, scale)
-
-
-def unit_interval(like: Array, *, count: int = 129) -> tuple[Array, Array]:
-    """For targets between 0 and 1, by the tanh-sinh rule.
-
-    Args:
-        like: an array that gives batch shape and dtype.
-        count: the number of nodes.
-
-    Returns:
-        Nodes and weights of shape `(count,) + batch_shape`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> nodes, weights = unit_interval(jnp.zeros(1))
-        >>> round(float(jnp.sum(weights * nodes**2, 0)[0]), 5)
-        0.33333
-    """
-    # Logits; closer to 1 than this no float remains, while close to 0 floats are dense.
-    near_zero, near_one = (130.0, 36.0) if like.dtype == jnp.float64 else (60.0, 15.0)
-    lower, upper = -math.asinh(near_zero / math.pi), math.asinh(near_one / math.pi)
-    t, step = np.linspace(lower, upper, count, retstep=True)
-    logit = math.pi * np.sinh(t)
-    nodes = 1 / (1 + np.exp(-logit))
-    weights = step * math.pi * np.cosh(t) * nodes / (1 + np.exp(logit))
-    shape = (count, *like.shape)
-    return (
-        jnp.broadcast_to(add_node_axis(nodes, like), shape),
-        jnp.broadcast_to(add_node_axis(weights, like), shape),
-    )
-
-
-def whole_numbers(like: Array, *, count: int) -> tuple[Array, Array]:
-    """For counts below `count`, each with weight 1.
-
-    Args:
-        like: an array that gives batch shape and dtype.
+        support: "real" by the sinh-sinh rule, dense around `like` and reaching far into the tails;
+            "positive" by the exp-sinh rule; "unit interval" by the tanh-sinh rule; "counts" below
+            `count`, each with weight 1.
+        like: for "real" where most of the probability is, for "positive" the typical size of a
+            target; otherwise any array of the batch shape and dtype.
+        scale: for "real" the typical width of the probability, the batch shape.
         count: the number of nodes; larger counts must be improbable.
 
     Returns:
@@ -148,13 +85,50 @@ def whole_numbers(like: Array, *, count: int) -> tuple[Array, Array]:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> nodes, weights = whole_numbers(jnp.zeros(1), count=30)
+        >>> from fisher8_jax.families import quadrature_nodes
+        >>> nodes, weights = quadrature_nodes("real", jnp.zeros(1), jnp.ones(1))
+        >>> float(jnp.sum(weights * jnp.exp(-(nodes**2)), 0)[0])  # the square root of pi
+        1.7724...
+        >>> nodes, weights = quadrature_nodes("counts", jnp.zeros(1), count=30)
         >>> float(jnp.sum(weights * 0.5 ** (nodes + 1), 0)[0])
         1.0
     """
-    nodes = add_node_axis(np.arange(count), like)
+    check_choice("support", support, ("real", "positive", "unit interval", "counts"))
+    is_double = like.dtype == jnp.float64
+    if support == "real":
+        if scale is None:
+            raise ValueError("`scale` must be given for the support 'real': a typical width.")
+        rule = sinh_sinh(count, 1e60 if is_double else 1e15)
+        nodes, weights = (scale[None] * add_node_axis(x, like) for x in rule)
+        return like[None] + nodes, weights
+    if scale is not None:
+        raise ValueError(f"`scale` must be left out for the support {support!r}.")
+    if support == "positive":
+        rule = _exp_sinh(count, 130.0 if is_double else 34.0)
+        nodes, weights = (like[None] * add_node_axis(x, like) for x in rule)
+        return nodes, weights
+    # Logits; closer to 1 than this no float remains, while close to 0 floats are dense.
+    ends = (130.0, 36.0) if is_double else (60.0, 15.0)
+    counts = (np.arange(count), np.ones(count))
+    rule = counts if support == "counts" else _tanh_sinh(count, *ends)
     shape = (count, *like.shape)
-    return jnp.broadcast_to(nodes, shape), jnp.ones(shape, like.dtype)
+    nodes, weights = (jnp.broadcast_to(add_node_axis(x, like), shape) for x in rule)
+    return nodes, weights
+
+
+def _exp_sinh(count: int, largest_log: float) -> tuple[np.ndarray, np.ndarray]:
+    end = math.asinh(largest_log * 2 / math.pi)
+    t, step = np.linspace(-end, end, count, retstep=True)
+    nodes = np.exp(0.5 * math.pi * np.sinh(t))
+    return nodes, step * 0.5 * math.pi * np.cosh(t) * nodes
+
+
+def _tanh_sinh(count: int, near_zero: float, near_one: float) -> tuple[np.ndarray, np.ndarray]:
+    lower, upper = -math.asinh(near_zero / math.pi), math.asinh(near_one / math.pi)
+    t, step = np.linspace(lower, upper, count, retstep=True)
+    logit = math.pi * np.sinh(t)
+    nodes = 1 / (1 + np.exp(-logit))
+    return nodes, step * math.pi * np.cosh(t) * nodes / (1 + np.exp(logit))
 
 
 # Nodes on either side of the target. The error is then below 3e-7 standard deviations for a

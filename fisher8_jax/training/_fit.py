@@ -11,6 +11,7 @@ from fisher8_jax._internal.checks import check_count
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
 from fisher8_jax.training._data import BatchLoader, Data, Params, Variables, check_data, make_folds
+from fisher8_jax.training._gradients import LossGradient
 from fisher8_jax.training._method import Method, TrainingState, with_runs
 from fisher8_jax.training._networks import Network, apply_network
 from fisher8_jax.training._plan import Plan
@@ -189,11 +190,15 @@ def _fitted(progress: Progress, training: Training, diagnostics: bool) -> Fitted
     scores = np.asarray(progress.validated.best.score, np.float64)
     history = np.asarray(progress.nll)[: len(made)]
     metrics = {name: np.asarray(values)[:step] for name, values in progress.metrics.items()}
-    record = None
+    record, gradient = None, training.method.gradient
+    is_plain = isinstance(gradient, LossGradient) and gradient.loss != "fisher8"
     if diagnostics:
         record = tuple(
             training_record(
-                {n: v[:, run] for n, v in metrics.items()}, history[:, run], loader.data
+                {n: v[:, run] for n, v in metrics.items()},
+                history[:, run],
+                loader.data,
+                None if is_plain else progress.trained.state.optimizer,
             )
             for run in range(loader.runs)
         )

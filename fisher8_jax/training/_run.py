@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -342,7 +343,10 @@ DIAGNOSTIC_METRICS: LoggedMetrics = (
 
 
 def training_record(
-    metrics: dict[str, np.ndarray], validation_nll: np.ndarray, data: Data
+    metrics: dict[str, np.ndarray],
+    validation_nll: np.ndarray,
+    data: Data,
+    optimizer: chex.ArrayTree | None,
 ) -> TrainingRecord:
     """The record of one run from its metrics, one array over the steps for each name."""
     targets = np.asarray(data.targets, np.float64)
@@ -356,6 +360,7 @@ def training_record(
         validation_losses=validation_nll if len(validation_nll) else None,
         target_mean=float(values.mean()) if values.size else None,
         target_std=float(values.std()) if values.size else None,
+        optimizer=optimizer,
         step_kl=None if np.isnan(step_kl).all() else step_kl,
         smallest_log_variance=metrics["smallest_log_variance"],
         largest_log_variance=metrics["largest_log_variance"],

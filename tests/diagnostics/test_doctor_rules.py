@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import scipy.stats
 
@@ -339,3 +340,20 @@ def test_a_family_without_moments_is_judged_by_its_pit():
     assert not doctor(right, targets)
     narrow = Cauchy(jnp.asarray(location), jnp.asarray(log_scale - 2))
     assert doctor(narrow, targets).codes == ("overconfident",)
+
+
+def test_micro_batches_that_are_normalised_one_by_one_are_named():
+    """By the kinds of state that the optimizer consists of, whatever is around them."""
+    optimizer = optax.chain(optax.clip(1.0), optax.MultiSteps(optax.adam(0.1), 4))
+    state = optimizer.init({"w": jnp.zeros(3)})
+    rng = np.random.default_rng(0)
+    mean = jnp.linspace(-2, 2, 300)
+    targets = mean + jnp.asarray(rng.normal(size=300))
+    record = TrainingRecord(optimizer=state)
+    assert "MultiStepsState" in record.as_dict()["optimizer"]
+    assert TrainingRecord(optimizer=record.optimizer).optimizer == record.optimizer
+    diagnosis = doctor(Gaussian(mean, jnp.zeros(300)), targets, record=record)
+    assert diagnosis.codes == ("micro_batches_normalised",)
+    assert "microbatched_value_and_grad" in diagnosis.findings[0].advice
+    plain = TrainingRecord(optimizer=optax.adam(0.1).init(jnp.zeros(3)))
+    assert not doctor(Gaussian(mean, jnp.zeros(300)), targets, record=plain)

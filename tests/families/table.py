@@ -340,7 +340,7 @@ def gumbel_log_density(y, location, log_scale):
 
 
 def gumbel_nodes(location, log_scale):
-    return f8.real_line(location, jnp.exp(log_scale), count=401)
+    return f8.quadrature_nodes("real", location, jnp.exp(log_scale), count=401)
 
 
 def gumbel_in_units(shift, scale, location, log_scale):

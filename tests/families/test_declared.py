@@ -58,13 +58,13 @@ def test_monte_carlo_family_trains():
 
 def test_nodes_integrate():
     ones = jnp.ones(2)
-    y, w = f8.half_line(2 * ones)
+    y, w = f8.quadrature_nodes("positive", 2 * ones)
     np.testing.assert_allclose(jnp.sum(w * jnp.exp(-y), 0), 1, rtol=1e-10)
-    y, w = f8.unit_interval(ones)
+    y, w = f8.quadrature_nodes("unit interval", ones)
     np.testing.assert_allclose(jnp.sum(w / jnp.sqrt(y), 0), 2, rtol=1e-6)
-    y, w = f8.real_line(ones, 3 * ones)
+    y, w = f8.quadrature_nodes("real", ones, 3 * ones)
     np.testing.assert_allclose(jnp.sum(w / (1 + y**2), 0), np.pi, rtol=1e-7)
-    y, w = f8.whole_numbers(ones, count=60)
+    y, w = f8.quadrature_nodes("counts", ones, count=60)
     np.testing.assert_allclose(jnp.sum(w * 0.5**y, 0), 2, rtol=1e-12)
 
 

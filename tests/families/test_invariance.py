@@ -19,7 +19,7 @@ BY_VARIANCE = f8.declare_family(
     log_density=lambda y, mean_, variance_: (
         -0.5 * (jnp.log(2 * jnp.pi * variance_) + jnp.square(y - mean_) / variance_)
     ),
-    quadrature=lambda mean_, variance_: f8.real_line(mean_, jnp.sqrt(variance_)),
+    quadrature=lambda mean_, variance_: f8.quadrature_nodes("real", mean_, jnp.sqrt(variance_)),
     damping=1e-12,
 )
 BY_SHAPE_AND_RATE = f8.declare_family(
@@ -28,7 +28,7 @@ BY_SHAPE_AND_RATE = f8.declare_family(
     log_density=lambda y, shape, rate: (
         shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * jnp.log(y) - rate * y
     ),
-    quadrature=lambda shape, rate: f8.half_line(shape / rate, count=401),
+    quadrature=lambda shape, rate: f8.quadrature_nodes("positive", shape / rate, count=401),
     damping=1e-12,
 )
 BY_ALPHA_AND_BETA = f8.declare_family(
@@ -37,14 +37,14 @@ BY_ALPHA_AND_BETA = f8.declare_family(
     log_density=lambda y, alpha, beta: (
         (alpha - 1) * jnp.log(y) + (beta - 1) * jnp.log1p(-y) - betaln(alpha, beta)
     ),
-    quadrature=lambda alpha, beta: f8.unit_interval(alpha, count=401),
+    quadrature=lambda alpha, beta: f8.quadrature_nodes("unit interval", alpha, count=401),
     damping=1e-12,
 )
 BY_PROBABILITY = f8.declare_family(
     "BernoulliByProbability",
     parameters=("p",),
     log_density=lambda y, p: jnp.where(y > 0.5, jnp.log(p), jnp.log1p(-p)),
-    quadrature=lambda p: f8.whole_numbers(p, count=2),
+    quadrature=lambda p: f8.quadrature_nodes("counts", p, count=2),
     damping=1e-12,
 )
 

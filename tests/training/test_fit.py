@@ -331,3 +331,18 @@ def test_bad_arguments_are_named():
         fit(predict, START, (inputs, targets), PLAN, runs=2)
     with pytest.raises(ValueError, match="`runs` must be a positive integer"):
         fit(predict, START, (inputs, targets), PLAN, runs=0)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "is_named"), [(OutputNaturalGradient(), True), (LossGradient("nll"), False)]
+)
+def test_the_doctor_is_told_of_micro_batches(gradient, is_named):
+    """Only where they are normalised: those of a plain loss may be averaged."""
+    steps = optax.MultiSteps(optax.adam(0.1), 2)
+    length = optax.GradientTransformation(steps.init, steps.update)
+    fitted = fit(
+        predict, START, make_data(), Plan(steps=8), method=Method(gradient, length), **QUIET
+    )
+    inputs, targets = make_data()
+    found = doctor(predict(fitted.params, inputs), jnp.asarray(targets), record=fitted.record)
+    assert ("micro_batches_normalised" in found.codes) == is_named

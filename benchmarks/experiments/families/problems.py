@@ -69,8 +69,8 @@ def _gumbel() -> type[Family]:
         "Gumbel",
         parameters=("location", "log_scale"),
         log_density=log_density,
-        quadrature=lambda location, log_scale: families.real_line(
-            location, jnp.exp(log_scale), count=65
+        quadrature=lambda location, log_scale: families.quadrature_nodes(
+            "real", location, jnp.exp(log_scale), count=65
         ),
     )
 
