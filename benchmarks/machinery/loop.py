@@ -98,20 +98,7 @@ def train_on_batches(
     batches: Batch,
     steps: int | None = None,
 ) -> tuple[TrainState, Array]:
-    """Runs the first `steps` of `batches` (all of them by default) in one compiled call.
-
-    The arrays of `state` are given up to the result: keep no reference to them.
-
-    Args:
-        task: network, loss and optimiser.
-        state: from `start`.
-        runs: settings and keys, runs first.
-        batches: every leaf of shape (steps, runs, batch, ...).
-        steps: how many to run; the others are padding.
-
-    Returns:
-        The new state, and the loss of every step and run, nan for steps not run.
-    """
+    """The same as `train` on batches that are given, leaves of shape (steps, runs, batch, ...)."""
     steps = np.shape(batches.targets)[0] if steps is None else steps
     return _train_on_batches(task, state, runs, batches, jnp.asarray(steps, jnp.int32))
 

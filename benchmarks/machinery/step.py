@@ -59,13 +59,7 @@ class _Plain:
     predict: Callable[[Params, chex.ArrayTree], Family]
 
     def __call__(
-        self,
-        params: Params,
-        variables: Variables,
-        inputs: chex.ArrayTree,
-        *,
-        key: Array | None = None,
-        train: bool = False,
+        self, params: Params, variables: Variables, inputs: chex.ArrayTree, **ignored: object
     ) -> tuple[Family, Variables]:
         return self.predict(params, inputs), variables
 

@@ -263,8 +263,9 @@ def judge_accumulation(record: TrainingRecord, limits: Thresholds) -> list[Findi
     if "MultiStepsState" not in (record.optimizer or ()):
         return []
     sentence = (
-        "The optimizer averages gradients of micro-batches (`optax.MultiSteps`). Fisher8 normalises"
-        " each by itself, and a KL radius sees the last one alone: it is no step of the whole batch."
+        "The optimizer averages gradients of micro-batches (`optax.MultiSteps`). Fisher8 "
+        "normalises each by itself, and a KL radius sees the last one alone: their average is no "
+        "step of the whole batch."
     )
     advice = (
         "Use `microbatched_value_and_grad`, which gives the gradient of the whole batch. Gradients "
