@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINIMUM_TESTS := tests/test_fisher8.py tests/test_optax.py tests/test_microbatches.py tests/families \
 	tests/losses tests/metrics tests/optimizers tests/curvature
 
-.PHONY: demo test test-library test-benchmarks test-minimum test-slow test-optimized lint docs links package clean
+.PHONY: demo test test-library test-benchmarks test-minimum test-slow test-optimized suites lint docs links package clean
 
 # It needs less than the tests do, so it installs less.
 demo: $(VENV)/.demo
@@ -35,6 +35,10 @@ test-minimum:
 
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
+
+# The checks of scikit-learn, skpro, MAPIE and crepes, in an environment of their own.
+suites: $(VENV)/.python
+	$(BIN)/python -m tests.suites .venv-suites
 
 # The fast tests, with programs compiled as users compile them; see conftest.py.
 test-optimized: $(VENV)/.installed
@@ -72,4 +76,4 @@ $(VENV)/.installed: $(VENV)/.python pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-minimum build dist *.egg-info docs/_build .jax_cache
+	rm -rf $(VENV) .venv-minimum .venv-suites build dist *.egg-info docs/_build .jax_cache

@@ -49,8 +49,13 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("deterministic")
 
 # Programs that the build of the site runs; importing one for its doctests would run it again. And
-# those that made the references: no doctests, but they need mpmath.
-collect_ignore_glob = ["docs/gallery/*", "docs/gallery_source/*", "tests/families/reference/*"]
+# those that made the references or run other packages' suites: no doctests, but other requirements.
+collect_ignore_glob = [
+    "docs/gallery/*",
+    "docs/gallery_source/*",
+    "tests/families/reference/*",
+    "tests/suites/*_checks.py",
+]
 
 # All code blocks of one page share a namespace and run from top to bottom.
 pytest_collect_file = Sybil(
