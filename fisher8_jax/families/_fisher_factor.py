@@ -10,7 +10,8 @@ fields in order and each of them flattened. Three ways lead there:
 
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.scipy.linalg import cho_solve
+
+from fisher8_jax._internal.batching import cholesky, solve_cholesky
 
 
 def diagonal_factor(*entries: Array) -> Array:
@@ -110,9 +111,9 @@ def solve_damped(information: Array, vector: Array, damping: float, *, refinemen
     # With a unit diagonal, damping relative to it is a multiple of the identity.
     unit = information * scale[..., :, None] * scale[..., None, :]
     eye = jnp.eye(unit.shape[-1], dtype=unit.dtype)[(None,) * (unit.ndim - 2)]
-    lower = jnp.linalg.cholesky(unit + damping * eye)
+    lower = cholesky(unit + damping * eye)
     wanted = (scale * vector)[..., None]
-    solved = cho_solve((lower, True), wanted)
+    solved = solve_cholesky(lower, wanted)
     for _ in range(refinements):
-        solved = solved + cho_solve((lower, True), wanted - unit @ solved)
+        solved = solved + solve_cholesky(lower, wanted - unit @ solved)
     return scale * solved[..., 0]

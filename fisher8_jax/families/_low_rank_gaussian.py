@@ -6,9 +6,9 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.typing import ArrayLike
 
+from fisher8_jax._internal.batching import cholesky, solve_cholesky, solve_lower
 from fisher8_jax._internal.checks import check_positive
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled
 from fisher8_jax.families._contract import (
@@ -97,12 +97,12 @@ class LowRankGaussian(JointGaussian):
         residual = (targets - dist.mean) * root
         scaled = dist.factor * root[..., None]
         capacity = _transpose(scaled) @ scaled
-        lower = jnp.linalg.cholesky(capacity + eye_like(capacity))
+        lower = cholesky(capacity + eye_like(capacity))
         # The distance is min_u |residual - scaled u|^2 + |u|^2. At its minimum the two squares are
         # added; the usual difference of two large numbers may come out far below 0.
         own, shared = residual[..., None], jnp.zeros_like(capacity[..., :1])
         for _ in range(2):  # the second time refines the solution by what is left
-            shared = shared + cho_solve((lower, True), _transpose(scaled) @ own - shared)
+            shared = shared + solve_cholesky(lower, _transpose(scaled) @ own - shared)
             own = residual[..., None] - scaled @ shared
         distance = jnp.sum(jnp.square(own), (-2, -1)) + jnp.sum(jnp.square(shared), (-2, -1))
         log_volume = jnp.sum(jnp.log(jnp.diagonal(lower, axis1=-2, axis2=-1)), -1)
@@ -128,10 +128,10 @@ class LowRankGaussian(JointGaussian):
     def fisher(self, tangent: Self) -> Self:
         """`(P d_mean, P dS P W, D diag(P dS P) / 2)` with `dS` the change of the covariance."""
         dist, tangent = self.widen(), tangent.widen()
-        lower = jnp.linalg.cholesky(dist.covariance)
-        mean = cho_solve((lower, True), tangent.mean[..., None])[..., 0]
-        left = cho_solve((lower, True), dist._covariance_step(tangent))
-        middle = cho_solve((lower, True), _transpose(left))
+        lower = cholesky(dist.covariance)
+        mean = solve_cholesky(lower, tangent.mean[..., None])[..., 0]
+        left = solve_cholesky(lower, dist._covariance_step(tangent))
+        middle = solve_cholesky(lower, _transpose(left))
         diagonal = jnp.diagonal(middle, axis1=-2, axis2=-1)
         log_diagonal = 0.5 * jnp.exp(dist.log_diagonal) * diagonal
         return type(self)(mean, middle @ dist.factor, log_diagonal, self.damping)
@@ -145,10 +145,10 @@ class LowRankGaussian(JointGaussian):
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`d_mean' P d_mean + tr(P dS P dS) / 2` with `dS` the change of the covariance."""
         dist, tangent = self.widen(), tangent.widen()
-        lower = jnp.linalg.cholesky(dist.covariance)
-        left = solve_triangular(lower, dist._covariance_step(tangent), lower=True)
-        whitened = solve_triangular(lower, _transpose(left), lower=True)
-        mean = solve_triangular(lower, tangent.mean[..., None], lower=True)[..., 0]
+        lower = cholesky(dist.covariance)
+        left = solve_lower(lower, dist._covariance_step(tangent))
+        whitened = solve_lower(lower, _transpose(left))
+        mean = solve_lower(lower, tangent.mean[..., None])[..., 0]
         return jnp.sum(jnp.square(mean), -1) + 0.5 * jnp.sum(jnp.square(whitened), (-2, -1))
 
     def fisher_factor(self) -> Array:
@@ -157,7 +157,7 @@ class LowRankGaussian(JointGaussian):
         Turning the columns of `W` among themselves makes the factor singular for `r > 1`.
         """
         dist = self.widen()
-        lower = jnp.linalg.cholesky(dist.covariance)
+        lower = cholesky(dist.covariance)
         eye = jnp.broadcast_to(eye_like(lower), lower.shape)
         dim, rank = dist.factor.shape[-2:]
         size = dim * rank
@@ -166,20 +166,20 @@ class LowRankGaussian(JointGaussian):
             unit = jnp.broadcast_to(unit, (*self.batch_shape, size + dim))
             factor = unit[..., :size].reshape(dist.factor.shape)
             step = type(self)(jnp.zeros_like(dist.mean), factor, unit[..., size:], self.damping)
-            left = solve_triangular(lower, dist._covariance_step(step), lower=True)
-            whitened = solve_triangular(lower, _transpose(left), lower=True)
+            left = solve_lower(lower, dist._covariance_step(step))
+            whitened = solve_lower(lower, _transpose(left))
             return math.sqrt(0.5) * whitened.reshape(*self.batch_shape, dim * dim)
 
         root = jax.vmap(column, out_axes=-1)(jnp.eye(size + dim, dtype=lower.dtype))
-        of_mean = factor_from_root(solve_triangular(lower, eye, lower=True))
+        of_mean = factor_from_root(solve_lower(lower, eye))
         return block_diagonal(of_mean, factor_from_root(root))
 
     def kl(self, other: Self) -> Array:
         """The Gaussian closed form, with Cholesky factors of both covariances."""
         p, q = self.widen(), other.widen()
-        p_lower, q_lower = jnp.linalg.cholesky(p.covariance), jnp.linalg.cholesky(q.covariance)
-        ratio = solve_triangular(q_lower, p_lower, lower=True)
-        shift = solve_triangular(q_lower, (q.mean - p.mean)[..., None], lower=True)[..., 0]
+        p_lower, q_lower = cholesky(p.covariance), cholesky(q.covariance)
+        ratio = solve_lower(q_lower, p_lower)
+        shift = solve_lower(q_lower, (q.mean - p.mean)[..., None])[..., 0]
         diagonal = jnp.diagonal(ratio, axis1=-2, axis2=-1)
         scales = jnp.sum(jnp.square(diagonal) - 1 - 2 * jnp.log(diagonal), -1)
         below = jnp.sum(jnp.square(jnp.tril(ratio, -1)), (-2, -1))
@@ -211,8 +211,8 @@ class LowRankGaussian(JointGaussian):
 def _information(dist: LowRankGaussian) -> Array:
     """The dense Fisher information of `(factor, log_diagonal)`, both flattened."""
     w, d = dist.factor, jnp.exp(dist.log_diagonal)
-    lower = jnp.linalg.cholesky(dist.covariance)
-    precision = cho_solve((lower, True), jnp.broadcast_to(eye_like(lower), lower.shape))
+    lower = cholesky(dist.covariance)
+    precision = solve_cholesky(lower, jnp.broadcast_to(eye_like(lower), lower.shape))
     a = precision @ w
     c = _transpose(w) @ a
     batch, (dim, rank) = w.shape[:-2], w.shape[-2:]

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.linalg import solve_triangular
 from jax.typing import ArrayLike
 
+from fisher8_jax._internal.batching import solve_lower
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled, at_least_float32
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root
@@ -134,17 +134,17 @@ class MultivariateGaussian(JointGaussian):
         dist, tangent = self.widen(), tangent.widen()
         factor = dist.factor
         mean = _solve(factor, tangent.mean)[..., None]
-        mean = solve_triangular(factor, mean, trans="T", lower=True)[..., 0]
+        mean = solve_lower(factor, mean, transpose=True)[..., 0]
         group = dist._group_step(tangent)
         group = group * (1 + eye_like(group))
-        to_factor = solve_triangular(factor, group, trans="T", lower=True)
+        to_factor = solve_lower(factor, group, transpose=True)
         log_diagonal, off_diagonal = _to_fields(to_factor, to_factor)
         return type(self)(mean, log_diagonal * jnp.exp(dist.log_diagonal), off_diagonal)
 
     def _group_step(self, tangent: Self) -> Array:
         """`X = L^-1 dL`."""
         step = _lower(tangent.log_diagonal * jnp.exp(self.log_diagonal), tangent.off_diagonal)
-        return solve_triangular(self.factor, step, lower=True)
+        return solve_lower(self.factor, step)
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`|L^-1 d_mean|^2 + sum_{i>j} X_ij^2 + 2 sum_i X_ii^2` with `X = L^-1 dL`."""
@@ -159,9 +159,7 @@ class MultivariateGaussian(JointGaussian):
         dist = self.widen()
         dim, size = self.event_shape[0], self.off_diagonal.shape[-1]
         eye = jnp.eye(dim, dtype=dist.mean.dtype)
-        inverse = solve_triangular(
-            dist.factor, jnp.broadcast_to(eye, dist.factor.shape), lower=True
-        )
+        inverse = solve_lower(dist.factor, jnp.broadcast_to(eye, dist.factor.shape))
         rows, columns = np.tril_indices(dim)
         weight = jnp.asarray(np.where(rows == columns, math.sqrt(2), 1), dist.mean.dtype)
 
@@ -177,7 +175,7 @@ class MultivariateGaussian(JointGaussian):
     def kl(self, other: Self) -> Array:
         """`(|M|^2 - d - 2 ln det M + |L_q^-1 (mean_q - mean_p)|^2) / 2` with `M = L_q^-1 L_p`."""
         p, q = self.widen(), other.widen()
-        ratio = solve_triangular(q.factor, p.factor, lower=True)
+        ratio = solve_lower(q.factor, p.factor)
         shift = _solve(q.factor, q.mean - p.mean)
         difference = 2 * (p.log_diagonal - q.log_diagonal)
         scales = jnp.sum(jnp.expm1(difference) - difference, axis=-1)
@@ -215,7 +213,7 @@ def _to_fields(step: Array, group: Array) -> tuple[Array, Array]:
 
 
 def _solve(factor: Array, vector: Array) -> Array:
-    return solve_triangular(factor, vector[..., None], lower=True)[..., 0]
+    return solve_lower(factor, vector[..., None])[..., 0]
 
 
 def _multiply(matrix: Array, vector: Array) -> Array:

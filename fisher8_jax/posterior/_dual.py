@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from chex import ArrayTree
 from jax import Array
-from jax.scipy.linalg import cho_solve, solve_triangular
 
+from fisher8_jax._internal.batching import cholesky, solve_cholesky, solve_lower
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.curvature import LeafRows
 from fisher8_jax.families import Family
@@ -51,7 +51,7 @@ class Dual:
     def factorize(self, log_precision: Array) -> Array:
         """The lower Cholesky factor of `A`."""
         scaled = jnp.tensordot(jnp.exp(-log_precision), self.grams, 1)
-        return jnp.linalg.cholesky(scaled + jnp.eye(self.size, dtype=scaled.dtype))
+        return cholesky(scaled + jnp.eye(self.size, dtype=scaled.dtype))
 
     def log_det(self, factor: Array) -> Array:
         """Of `A`."""
@@ -59,7 +59,7 @@ class Dual:
 
     def effective(self, factor: Array, log_precision: Array) -> Array:
         """The effective number of parameters of each group, `tr(A^-1 K) / precision`."""
-        inverse = cho_solve((factor, True), jnp.eye(self.size, dtype=factor.dtype))
+        inverse = solve_cholesky(factor, jnp.eye(self.size, dtype=factor.dtype))
         return jnp.einsum("ij,gij->g", inverse, self.grams) * jnp.exp(-log_precision)
 
     def features(self, network: Network, inputs: ArrayTree) -> tuple[Family, Rows]:
@@ -84,7 +84,7 @@ class Dual:
 
     def whitened_covariance(self, factor: Array) -> Array:
         """Of every training row's whitened outputs, `(rows, p, p)`: `I` minus blocks of `A^-1`."""
-        inverse = cho_solve((factor, True), jnp.eye(self.size, dtype=factor.dtype))
+        inverse = solve_cholesky(factor, jnp.eye(self.size, dtype=factor.dtype))
         rows, outputs = self.root.shape[:2]
         blocks = inverse.reshape(rows, outputs, rows, outputs)
         own = jnp.moveaxis(jnp.diagonal(blocks, axis1=0, axis2=2), -1, 0)
@@ -107,7 +107,7 @@ class Dual:
         ]
         seen = jnp.einsum("iab,ia->ib", self.root, network.push(step, inputs))
         noisy = seen + jax.random.normal(noise_key, seen.shape, seen.dtype)
-        solved = cho_solve((factor, True), noisy.reshape(-1)).reshape(seen.shape)
+        solved = solve_cholesky(factor, noisy.reshape(-1, 1)).reshape(seen.shape)
         pulled = network.pull(jnp.einsum("iab,ib->ia", self.root, solved), inputs)
         return [t - s**2 * p for t, s, p in zip(step, scales, pulled, strict=True)]
 
@@ -119,7 +119,7 @@ class Dual:
         cross = _weighted_gram(weights, rows, self.rows)
         cross = jnp.einsum("iajc,jcb->iajb", cross, self.root)
         flat = cross.reshape(-1, self.size)
-        solved = solve_triangular(factor, flat.T, lower=True)
+        solved = solve_lower(factor, flat.T)
         return solved.reshape(-1, *cross.shape[:2])
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from chex import ArrayTree
 from jax import Array
 
+from fisher8_jax._internal.batching import one_matrix_at_a_time
 from fisher8_jax._internal.checks import check_level
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.ensembles import Mixture
@@ -199,12 +200,16 @@ def _remove_primal(
     return _removed(dist, targets, jnp.einsum("iab,iac,icd->ibd", root, covariance, root))
 
 
+_inverse = one_matrix_at_a_time(jnp.linalg.inv)
+_pseudo_inverse = one_matrix_at_a_time(lambda root: jnp.linalg.pinv(root, rtol=_SINGULAR), cost=32)
+
+
 def _removed(dist: Family, targets: Array, whitened: Array) -> tuple[Family, Array, Array]:
     """Outputs, their covariance and the influence, from the whitened covariance of all rows."""
     seen = outputs_of(dist, targets)
-    inverse_root = jnp.linalg.pinv(seen.root, rtol=_SINGULAR)
+    inverse_root = jax.vmap(_pseudo_inverse)(seen.root)
     eye = jnp.eye(whitened.shape[-1], dtype=whitened.dtype)[None]
-    inverse = jnp.linalg.inv(eye - 0.5 * (whitened + jnp.swapaxes(whitened, 1, 2)))
+    inverse = jax.vmap(_inverse)(eye - 0.5 * (whitened + jnp.swapaxes(whitened, 1, 2)))
     covariance = jnp.einsum("iba,ibc,icd->iad", inverse_root, inverse - eye, inverse_root)
     shift = jnp.einsum("iab,ib->ia", covariance, seen.gradient)
     influence = jnp.einsum("iab,ibc,ic->ia", seen.root, inverse, seen.score)

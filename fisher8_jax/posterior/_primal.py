@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from chex import ArrayTree
 from jax import Array
-from jax.scipy.linalg import solve_triangular
 
+from fisher8_jax._internal.batching import cholesky, solve_lower
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Family
 from fisher8_jax.posterior._network import Network
@@ -42,7 +42,7 @@ class Primal:
         """The lower Cholesky factor of `S`."""
         root = self._scales(log_precision)
         scaled = root[:, None] * self.curvature * root[None]
-        return jnp.linalg.cholesky(scaled + jnp.eye(self.size, dtype=scaled.dtype))
+        return cholesky(scaled + jnp.eye(self.size, dtype=scaled.dtype))
 
     def log_det(self, factor: Array) -> Array:
         """Of `S`, which has the determinant of `A` of the other form."""
@@ -50,7 +50,7 @@ class Primal:
 
     def effective(self, factor: Array, log_precision: Array) -> Array:
         """The effective number of parameters of each group, `sum of 1 - (S^-1)_jj`."""
-        inverse = solve_triangular(factor, jnp.eye(self.size, dtype=factor.dtype), lower=True)
+        inverse = solve_lower(factor, jnp.eye(self.size, dtype=factor.dtype))
         known = 1 - jnp.sum(jnp.square(inverse), 0)
         return jnp.zeros_like(log_precision).at[self._of_entry()].add(known)
 
@@ -74,8 +74,8 @@ class Primal:
         self, factor: Array, log_precision: Array, network: Network, inputs: ArrayTree, key: Array
     ) -> list[Array]:
         """A step of the uncertain leaves from the posterior."""
-        noise = jax.random.normal(key, (self.size,), factor.dtype)
-        step = solve_triangular(factor, noise, lower=True, trans="T") * self._scales(log_precision)
+        noise = jax.random.normal(key, (self.size, 1), factor.dtype)
+        step = solve_lower(factor, noise, transpose=True)[:, 0] * self._scales(log_precision)
         parts = jnp.split(step, np.cumsum(self.sizes)[:-1])
         leaves = network.uncertain()
         return [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
@@ -83,7 +83,7 @@ class Primal:
     def _half(self, factor: Array, log_precision: Array, rows: Array) -> Array:
         """`chol(S)^-1 D^-1/2 J'`, shape `(entries, rows, p)`."""
         scaled = (rows * self._scales(log_precision)[None, None]).reshape(-1, self.size)
-        return solve_triangular(factor, scaled.T, lower=True).reshape(-1, *rows.shape[:2])
+        return solve_lower(factor, scaled.T).reshape(-1, *rows.shape[:2])
 
     def _scales(self, log_precision: Array) -> Array:
         return jnp.exp(-0.5 * log_precision)[self._of_entry()]

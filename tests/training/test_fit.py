@@ -1,5 +1,9 @@
 """`fit`: plain functions, Flax NNX and Linen, several runs, validation, resuming, bad arguments."""
 
+import os
+import signal
+import time
+
 import flax.linen
 import jax
 import jax.numpy as jnp
@@ -317,6 +321,25 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path, fitted):
     done = again(callback=kill)
     assert len(steps) == 6
     jax.tree.map(np.testing.assert_array_equal, done.params, fitted.params)
+
+
+@pytest.mark.filterwarnings("ignore")  # Orbax's threads may still be writing
+def test_ctrl_c_leaves_the_arguments_whole_and_a_training_to_go_on_with(tmp_path, fitted):
+    given, seen = jax.tree.map(jnp.copy, START), []
+
+    def interrupt(step, metrics, nll):
+        seen.append(step)
+        if len(seen) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)  # until the signal comes
+
+    with pytest.raises(KeyboardInterrupt), TrainingCheckpoints(tmp_path) as checkpoints:
+        fit(predict, given, make_data(), PLAN, callback=interrupt, checkpoints=checkpoints, **QUIET)
+    jax.tree.map(np.testing.assert_array_equal, given, START)
+    assert {path.name for path in tmp_path.iterdir()} >= {"1", "2", "run.json"}
+    with TrainingCheckpoints(tmp_path) as checkpoints:
+        resumed = fit(predict, given, make_data(), PLAN, checkpoints=checkpoints, **QUIET)
+    jax.tree.map(np.testing.assert_array_equal, resumed.params, fitted.params)
 
 
 def test_bad_arguments_are_named():
