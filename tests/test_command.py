@@ -16,10 +16,9 @@ import pytest
 from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.command import _check, main
-from fisher8_jax.command._csv import Dialect, read_csv
-from fisher8_jax.command._errors import CommandError
+from fisher8_jax.command._csv import CommandError, Dialect, read_csv
 from fisher8_jax.command._fit import join_rows
-from fisher8_jax.command._folds import make_folds
+from fisher8_jax.command._study import make_folds
 from fisher8_jax.command._tables import columns_of_model, read_table, split_target
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import Fisher8Regressor, Prediction

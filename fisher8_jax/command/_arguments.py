@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fisher8_jax._internal.extras import needs_extra
-from fisher8_jax.command._errors import CommandError
+from fisher8_jax.command._csv import CommandError
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fisher8_jax._fisher8 import fisher8, fisher8_nll
-from fisher8_jax.command._errors import CommandError
+from fisher8_jax.command._csv import CommandError
 from fisher8_jax.curvature import network_gradient
 from fisher8_jax.families import Gaussian
 

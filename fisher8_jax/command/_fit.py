@@ -10,12 +10,9 @@ import numpy as np
 from sklearn.base import clone
 
 from fisher8_jax.artifacts import TargetScaler
-from fisher8_jax.command._csv import Dialect
-from fisher8_jax.command._errors import CommandError
-from fisher8_jax.command._folds import Splits, make_folds
+from fisher8_jax.command._csv import CommandError, Dialect, check_outputs, write_bytes
 from fisher8_jax.command._page import make_page
-from fisher8_jax.command._paths import check_outputs, write_bytes
-from fisher8_jax.command._study import Study
+from fisher8_jax.command._study import Splits, Study, make_folds
 from fisher8_jax.command._tables import TrainingRows, read_table, split_target
 from fisher8_jax.diagnostics import doctor
 from fisher8_jax.ensembles import Mixture

@@ -6,9 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from fisher8_jax.artifacts import ArtifactError
-from fisher8_jax.command._csv import Dialect, read_csv
-from fisher8_jax.command._errors import CommandError
-from fisher8_jax.command._paths import check_outputs, write_bytes
+from fisher8_jax.command._csv import CommandError, Dialect, check_outputs, read_csv, write_bytes
 from fisher8_jax.command._tables import check_columns, columns_of_model
 from fisher8_jax.estimator import Fisher8Regressor
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from fisher8_jax.command._csv import Dialect, read_csv
-from fisher8_jax.command._errors import CommandError, counted
+from fisher8_jax.command._csv import CommandError, Dialect, counted, read_csv
 from fisher8_jax.estimator import Fisher8Regressor
 
 # How pandas writes booleans; as numbers they may be missing.
