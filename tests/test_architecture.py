@@ -213,3 +213,16 @@ def test_files_stay_short():
     folders = [PACKAGE, *(ROOT / name for name in ("benchmarks", "examples", "tests"))]
     lengths = {p: len(p.read_text().splitlines()) for top in folders for p in top.rglob("*.py")}
     assert {path: length for path, length in lengths.items() if length > 400} == {}
+
+
+def test_the_table_of_sizes_is_about_true():
+    """Within a fifth, or 100 lines; write the new number where a part has grown or shrunk."""
+    table = (ROOT / "docs" / "design.md").read_text().partition("## Size")[2]
+    stated = dict(re.findall(r"^\| `(\w+)` \| [\d,]+ \| ([\d,]+) \|", table, re.M))
+    assert set(stated) == {
+        path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()
+    }
+    for name, number in stated.items():
+        found = sum(len(path.read_text().splitlines()) for path in (PACKAGE / name).rglob("*.py"))
+        given = int(number.replace(",", ""))
+        assert abs(found - given) <= max(100, 0.2 * given), f"{name}: {found} lines, not {given}"
