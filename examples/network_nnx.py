@@ -1,4 +1,4 @@
-"""The whole network's natural gradient in Flax NNX; `wrt` names what is trained."""
+"""The exact natural gradient in parameter space, in Flax NNX; `wrt` names what is trained."""
 
 import jax
 import jax.numpy as jnp
@@ -30,3 +30,7 @@ def main(steps=100):
     values = [train_step(model, optimizer, x, y) for _ in range(steps)]
     nnx.update(model, optax.tree_utils.tree_get(optimizer.opt_state, "average"))
     return values[0], Gaussian(*model(x).T).nll(y).mean()
+
+
+if __name__ == "__main__":
+    print("NLL {:.3f} -> {:.3f}".format(*main()))

@@ -66,3 +66,12 @@ def test_the_citation_names_the_paper():
     assert paper["identifiers"][0]["value"] == "arXiv:2608.10374"
     assert paper["volume"] == 337
     assert PROJECT["urls"]["Paper"] == paper["url"]
+
+
+def test_version_citation_and_changelog_agree():
+    """Between releases the changelog may begin with what is not released yet."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"]
+    headings = re.findall(r"^## (.*)$", (ROOT / "docs/changelog.md").read_text(), re.MULTILINE)
+    released = [heading.split(",")[0] for heading in headings if heading != "Unreleased"]
+    assert released[0] == PROJECT["version"]

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import jax.numpy as jnp
 import numpy as np
@@ -42,12 +42,7 @@ from fisher8_jax.estimator._prediction import (
 from fisher8_jax.estimator._saving import load_estimator, write_estimator
 from fisher8_jax.estimator._setup import check_setup
 from fisher8_jax.estimator._shrinking import scale_variances, variance_factor
-from fisher8_jax.estimator._training import (
-    Rows,
-    best_candidate,
-    train_candidates,
-    train_on,
-)
+from fisher8_jax.estimator._training import Rows, best_candidate, train_candidates, train_on
 
 
 class Fisher8Regressor(RegressorMixin, ShowsResults):
@@ -213,7 +208,11 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         self.held_out_nll_ = nll
         self.n_iter_ += steps
 
-    def predict(self, X: Table, return_std: bool = False) -> Any:
+    @overload
+    def predict(self, X: Table, return_std: Literal[False] = False) -> np.ndarray: ...
+    @overload
+    def predict(self, X: Table, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+    def predict(self, X: Table, return_std: bool = False) -> object:
         """The mean (where a family has none, the median), and with `return_std` its spread too."""
         mean, std, _, _ = self._run(predict_moments, X)
         mean = self._to_units(mean)
@@ -354,12 +353,12 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
     def _columns(self, X: Table, *, reset: bool) -> list[TableColumn]:
         """The checked columns of a table."""
         check_unmasked("X", X)
+        smallest = 2 if reset else 1
         if is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            if len(X) < (2 if reset else 1):
-                raise ValueError(f"`X` must have at least {2 if reset else 1} rows, got {len(X)}.")
+            if len(X) < smallest:
+                raise ValueError(f"`X` must have at least {smallest} rows, got {len(X)}.")
             return columns_of_frame(X)
-        smallest = 2 if reset else 1
         array = validate_data(
             self,
             X,

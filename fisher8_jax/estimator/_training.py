@@ -75,13 +75,14 @@ def train_candidates(
 ) -> list[Candidate]:
     """All pairs of a likelihood and a method, on the same folds with the same batches."""
     config = _fit_config(rows, setup, seed) if setup.checkpoint_dir else None
-    candidates = []
+    candidates: list[Candidate] = []
+    total = len(likelihoods) * len(setup.methods)
     for family, likelihood in likelihoods.items():
         scaler = fit_units(likelihood.units, rows.targets, rows.where, rows.weights)
         network = DenseNetwork(setup.hidden, link_of(likelihood), rows.targets.shape[1:])
         params = _init_members(network, likelihood, rows, setup.members, seed)
         for index, method in enumerate(setup.methods):
-            title = f"{family}, {method}"
+            title = f"{len(candidates) + 1} of {total}: {family}, {method}"
             with open_checkpoints(setup.checkpoint_dir, config, family, index, method) as states:
                 trained = _train(network, method, params, rows, scaler, setup, seed, states, title)
             candidates.append(Candidate(family, (method,), network, scaler, *trained))

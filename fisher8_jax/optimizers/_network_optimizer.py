@@ -105,7 +105,7 @@ def network_optimizer(
         max_kl = network_max_kl(num_steps)
     if average is not None:
         check_number("average", average, at_least=0, below=1)
-    return optax.chain(
+    chain = optax.chain(
         guard(checks_numbers=False),
         optax.scale(-1.0),
         scale_by_kl_radius(
@@ -113,6 +113,23 @@ def network_optimizer(
         ),
         optax.identity() if average is None else track_average(_horizon(average, num_steps)),
     )
+
+    def update(
+        updates: optax.Updates,
+        state: optax.OptState,
+        params: optax.Params | None = None,
+        **extra_args: object,
+    ) -> tuple[optax.Updates, optax.OptState]:
+        if all(extra_args.get(name) is None for name in ("step_kl", "predict", "linearized")):
+            raise ValueError(
+                "`network_optimizer` needs `step_kl`, how far the gradient would move the "
+                "predictions. With `step = network_gradient(...)` call `optimizer.update("
+                "step.gradient, state, params, step_kl=step.step_kl)`; behind `precondition` pass "
+                "`predict=lambda p: network(p, inputs)` instead."
+            )
+        return chain.update(updates, state, params, **extra_args)
+
+    return optax.GradientTransformationExtraArgs(chain.init, update)
 
 
 def _horizon(average: float, num_steps: int | Array) -> float | Array:

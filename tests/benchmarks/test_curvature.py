@@ -87,7 +87,7 @@ def test_the_page_says_what_the_report_says():
     """The table of the page on the whole network, beside the one that stored results make."""
     blocks = section(Store(DEFAULT_RESULTS)).blocks
     (made,) = (b.rows for b in blocks if getattr(b, "caption", "").startswith(VERDICT))
-    text = (Path(__file__).parents[2] / "docs/whole_network.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/natural_gradient.md").read_text()
     part = text[text.index("## Equal processor time") :]
     rows = [line.strip("| ").split(" | ") for line in part.splitlines() if " of 8 |" in line]
     assert len(rows) == len(made) == 6

@@ -279,3 +279,12 @@ def test_distributions_of_any_number_of_rows_share_one_program(fitted):
     np.testing.assert_allclose(
         whole.nll(targets), fitted.nll(inputs, targets), rtol=1e-4, atol=1e-6
     )
+
+
+def test_progress_counts_all_candidates(monkeypatch, capsys):
+    """Every likelihood with every method is one of a number that is known from the start."""
+    monkeypatch.setattr("fisher8_jax.estimator._setup.is_watched", lambda: True)
+    two = {"methods": [RADIUS, with_radius(0.2)], "max_steps": 5}
+    Fisher8Regressor(**(SETTINGS | two), random_state=0).fit(*make_data())
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines if "step 5/5" in line] == ["1 of 2", "2 of 2"]

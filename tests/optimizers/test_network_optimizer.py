@@ -126,7 +126,7 @@ def test_the_radius_falls_with_the_budget():
             lambda: network_optimizer(10).update(
                 PARAMS, network_optimizer(10).init(PARAMS), PARAMS
             ),
-            "The KL radius needs `predict`",
+            "`network_optimizer` needs `step_kl`.*step_kl=step.step_kl",
         ),
     ],
 )
