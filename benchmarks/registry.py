@@ -40,7 +40,7 @@ BENCHMARKS = {
     ),
     "radius": _experiment("radius", "The KL radius beside tuned learning rates."),
     "collapse": _experiment("collapse", "Does any training with all defaults collapse?"),
-    "curvature": _experiment("curvature", "The whole network at equal processor time."),
+    "curvature": _experiment("curvature", "The natural gradient in parameter space at equal time."),
     "comparison": _experiment("comparison", "Fisher8 under several optimisers; their angles."),
     "damping": Benchmark(
         "experiments.damping.command",
@@ -71,7 +71,7 @@ BENCHMARKS = {
         "costs.family_accuracy", "What the families get wrong in float32, beside another checkout."
     ),
     "network_cost": Benchmark(
-        "costs.network_cost", "Cost of the whole network's gradient.", "costs.network_cost"
+        "costs.network_cost", "Cost of the natural gradient.", "costs.network_cost"
     ),
     "scale_out": Benchmark("costs.scale_out", "What many devices send each other."),
     "engel": Benchmark(

@@ -13,6 +13,8 @@ import sys
 import tarfile
 import tempfile
 
+_FILTER = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
 
 def main(dist: pathlib.Path, arguments: list[str]) -> int:
     """The exit code of pytest."""
@@ -21,8 +23,8 @@ def main(dist: pathlib.Path, arguments: list[str]) -> int:
         site, source = pathlib.Path(folder, "site"), pathlib.Path(folder, "source")
         install = ["install", "--quiet", "--no-deps", "--target", site]
         subprocess.run([sys.executable, "-m", "pip", *install, wheel.resolve()], check=True)
-        with tarfile.open(sdist) as archive:
-            archive.extractall(source, filter="data")
+        with tarfile.open(sdist) as archive:  # Python 3.11.0 to 3.11.3 have no filters
+            archive.extractall(source, **_FILTER)
         (unpacked,) = source.iterdir()
         shutil.rmtree(unpacked / "fisher8_jax")
         # Before the site-packages of the interpreter, where an editable install may be.

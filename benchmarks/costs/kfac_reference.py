@@ -1,4 +1,4 @@
-"""A step of kfac-jax beside the whole network's, in the same interleaved run.
+"""A step of kfac-jax beside the natural gradient's, in the same interleaved run.
 
 For an environment of its own that has kfac-jax with a JAX it works with (0.8 does, 0.10 does not)
 and this checkout on its path:
@@ -6,7 +6,7 @@ and this checkout on its path:
     python -m benchmarks.costs.kfac_reference
 
 Each library does what it is made for: kfac-jax a squared error of two outputs with its Kronecker
-approximation, inverses renewed every step or every ten; the whole network a mean and a variance,
+approximation, inverses renewed every step or every ten; the natural gradient a mean and a variance,
 exactly. Both steps are called from Python, so the times contain the dispatch of one call.
 """
 

@@ -1,7 +1,7 @@
-"""Cost of the whole network's natural gradient beside plain NLL, in the same interleaved run.
+"""Cost of the natural gradient in parameter space beside plain NLL, in the same interleaved run.
 
 For three networks the whole step is compiled with plain NLL and SGD, with `network_gradient` and
-its recipe, and with the Jacobian's rows written out, the way other dual solvers go. They are called
+its preset, and with the Jacobian's rows written out, the way other dual solvers go. They are called
 in turn, and the ratio of the processor time of neighbouring calls is reported with its quartiles.
 Then a small network grows in batch, width and targets. Memory is what the compiled step allocates
 for intermediate results.
@@ -215,7 +215,7 @@ def section(store: Store) -> Section | None:
     result = store.read(CELL)
     if result is None:
         return None
-    caption = "The whole network's step over a plain NLL step, processor time, interleaved"
+    caption = "The natural-gradient step over a plain NLL step, processor time, interleaved"
     header = [
         "network",
         "NLL us",
@@ -241,7 +241,7 @@ def section(store: Store) -> Section | None:
         "loops. `MB` are the intermediate results of the compiled step."
     )
     figure = Figure("network_cost", functools.partial(draw, result), "Ratios as a network grows")
-    return Section("Cost of the whole network", [table, growth, figure, Paragraph(words)])
+    return Section("Cost of the natural gradient", [table, growth, figure, Paragraph(words)])
 
 
 def _row(row: dict[str, Any]) -> list[str]:
@@ -261,7 +261,7 @@ def _row(row: dict[str, Any]) -> list[str]:
     ]
 
 
-LINES = (("network", "o-", "whole network"), ("rows", "s--", "Jacobian rows"))
+LINES = (("network", "o-", "natural gradient"), ("rows", "s--", "Jacobian rows"))
 
 
 def draw(result: dict[str, Any]) -> bytes:

@@ -32,7 +32,7 @@ print("known:", known.mean(axis=0), "rows with both:", known.all(axis=1).mean())
 # One loss for all rows
 # ---------------------
 #
-# The mask goes into the loss; what stands outside, nan included, reaches no gradient.
+# The mask goes into the loss; masked values, nan included, reach no gradient.
 
 
 def predict(params, x):

@@ -1,10 +1,10 @@
 """
-The whole network
-=================
+Natural gradient in parameter space
+===================================
 
 Fisher8 corrects the gradient at the output. Its outputs are still coupled through the weights they
 share, and on ill-conditioned problems training crawls. ``network_gradient`` takes the coupling
-into account: it is the damped natural gradient in parameter space, of the whole network.
+into account: it is the exact, damped natural gradient in parameter space.
 """
 
 # %%

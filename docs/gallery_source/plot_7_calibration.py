@@ -55,7 +55,7 @@ start = (params, optimizer.init(params))
 # Three cures
 # -----------
 #
-# Each is fitted on rows that the network has not seen and judged on others.
+# Each is fitted on rows that the network has not seen and evaluated on others.
 
 held_x, held_y = draw(jax.random.key(2), 400)
 test_x, test_y = draw(jax.random.key(3), 1000)

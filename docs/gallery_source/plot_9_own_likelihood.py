@@ -68,7 +68,7 @@ SHIFT, SCALE = train_gust.mean(), train_gust.std()
 # Training
 # --------
 #
-# The same network and recipe for both likelihoods; only the class differs.
+# The same network and optimizer for both likelihoods; only the class differs.
 
 STEPS, HIDDEN = 200, 32
 

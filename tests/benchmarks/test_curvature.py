@@ -1,4 +1,4 @@
-"""The whole network's benchmark: early stopping for all alike, budgets, angles."""
+"""The benchmark of the natural gradient: early stopping for all alike, budgets, angles."""
 
 import inspect
 from pathlib import Path
@@ -50,18 +50,18 @@ def test_a_budget_is_the_time_of_so_many_steps_of_adam():
 
 
 @pytest.mark.parametrize("steps", [10, 100, 520, 20_000])
-def test_the_whole_network_has_the_radius_of_the_recipe(steps):
+def test_the_benchmark_has_the_radius_of_the_preset(steps):
     assert max_kl(steps) == pytest.approx(network_max_kl(steps))
 
 
-def test_the_whole_network_has_the_damping_and_the_average_of_the_recipe():
+def test_the_benchmark_has_the_damping_and_the_average_of_the_preset():
     assert inspect.signature(network_gradient).parameters["damping"].default == DAMPING
     assert inspect.signature(network_optimizer).parameters["average"].default == AVERAGE
     assert DAMPING in METHODS["network_chosen"].choices
 
 
 def test_the_verdict_counts_baselines_alone():
-    """One form of the whole network is never measured by the other."""
+    """One form of the natural gradient is never measured by the other."""
     baselines = {key: {"nll": [1.0]} for key in METHODS}
     found = {
         "first": baselines | {"network": {"nll": [0.9]}, "network_chosen": {"nll": [0.8]}},
@@ -84,7 +84,7 @@ def test_cosines_of_directions():
 
 
 def test_the_page_says_what_the_report_says():
-    """The table of the page on the whole network, beside the one that stored results make."""
+    """The table of the page on the natural gradient, beside the one that stored results make."""
     blocks = section(Store(DEFAULT_RESULTS)).blocks
     (made,) = (b.rows for b in blocks if getattr(b, "caption", "").startswith(VERDICT))
     text = (Path(__file__).parents[2] / "docs/natural_gradient.md").read_text()

@@ -1,4 +1,4 @@
-"""The cost of the whole network: three ways to the same gradient, measured on a tiny network."""
+"""The cost of the natural gradient: three ways to the same gradient, measured on a tiny network."""
 
 import argparse
 

@@ -2,11 +2,11 @@
 
 Every default at once on 13 data sets, five activations, two networks, three budgets and two batch
 sizes. It asks one thing of every training: does the prediction still depend on the input? Beside it
-the share of dead units, and the same for the whole network and for Adam.
+the share of dead units, and the same for the natural gradient and for Adam.
 
 The grid is ordered so that a part of it is a balanced part: small networks first, then wide ones
-by their budget. Large sets are cut to 10,000 rows. `--variants` runs what the recipe was chosen
-from, on a small part of it.
+by their budget. Large sets are cut to 10,000 rows. `--variants` runs what the
+default optimizer was chosen from, on a small part of it.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", nargs="+", type=int, choices=STEPS, default=list(STEPS))
     parser.add_argument("--batches", nargs="+", type=int, choices=BATCHES, default=list(BATCHES))
     add_run_arguments(parser, cache=True)
-    parser.add_argument("--variants", action="store_true", help="not the grid, but other recipes")
+    parser.add_argument("--variants", action="store_true", help="not the grid: other optimizers")
     parser.add_argument("--table", action="store_true", help="only print what is there")
 
 

@@ -1,4 +1,4 @@
-"""The optimisers of the grid, and the variants of the recipe that it was chosen from."""
+"""The optimisers of the grid, and the variants of the default optimizer that it was chosen from."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -45,7 +45,7 @@ def _bounded(largest: float) -> Make:
 
 
 def _short(largest: float) -> Make:
-    """The recipe with another bound."""
+    """The default optimizer with another bound."""
     return lambda steps: fisher8_optimizer(steps, max_change=_change(largest))
 
 

@@ -15,7 +15,7 @@ METHODS = {
 }
 SEEDS, SEEDS_OF_LARGEST = 5, 3
 
-# Before the grid: what the recipe was chosen from, by the sets `chosen`; all on Fisher8 gradients.
+# Before the grid: what the default was chosen from, by the sets `chosen`; all on Fisher8 gradients.
 VARIANTS = {
     "adam_0.003": "Adam alone, 0.003 falling to 0",
     "adam_0.01": "Adam alone, 0.01 falling to 0",

@@ -66,7 +66,7 @@ def _variant_tables(store: Store) -> list[Block]:
     """NLL of the training rows and dead units, by variant and place, for both groups of sets."""
     runs = list(load(store, "collapse-variants"))
     words = {
-        "chosen": "Variants of the recipe on the sets by which it was chosen",
+        "chosen": "Variants of the default optimizer on the sets by which it was chosen",
         "others": "Before and after on other sets, activations and sizes",
     }
     return [

@@ -1,1 +1,1 @@
-"""Fisher8 under several optimisers and the whole network at equal processor time; angles."""
+"""Fisher8 under several optimisers and the natural gradient at equal processor time; angles."""

@@ -1,4 +1,4 @@
-"""Fisher8 under SGD, Adam and Muon, and the whole network, at equal processor time; their angles.
+"""Fisher8 under SGD, Adam and Muon, and the natural gradient, at equal time; their angles.
 
 Runs a sinusoid and rotated digits (the UCI tables are those of `python -m benchmarks curvature`)
 and measures the angles between the methods' directions along a training. Every cell becomes one

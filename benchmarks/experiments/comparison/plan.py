@@ -24,7 +24,7 @@ RATES = {
     "muon_fisher8": (0.003, 0.01, 0.03),
     "kfac": (0.01, 0.1, 1.0),  # the damping
 }
-# One setting of the whole network each.
+# One setting of the natural gradient each.
 METHODS: dict[str, Method] = {name: TIMED[name] for name in TIMED if name != "network_chosen"}
 
 LABELS = {name: method.label for name, method in METHODS.items()} | {
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
     cost_steps: int  # in one timed call
     angle_steps: int
     angle_rate: float
-    cap: float | None = None  # the whole network's radius in the mode 'cap'; None: the recipe's
+    cap: float | None = None  # the natural gradient's radius in the mode 'cap'; None: the preset's
 
 
 PROBLEMS = {
@@ -52,7 +52,7 @@ PROBLEMS = {
 COST_ROUNDS = 7
 TABLE = "energy"  # the UCI set whose angles are measured
 ANGLE_SETTINGS = PROBLEMS | {TABLE: Setting(320, 32, 5, 0.3, 0, 320, 0.01)}
-DIRECTIONS = ("NLL", "Fisher8", "Adam", "Muon", "whole network")
+DIRECTIONS = ("NLL", "Fisher8", "Adam", "Muon", "natural gradient")
 
 
 class CostJob(NamedTuple):

@@ -19,7 +19,7 @@ from benchmarks.machinery.store import Store
 
 Result = dict[str, Any]
 
-FISHER8, NATURAL = DIRECTIONS.index("Fisher8"), DIRECTIONS.index("whole network")
+FISHER8, NATURAL = DIRECTIONS.index("Fisher8"), DIRECTIONS.index("natural gradient")
 
 
 def section(store: Store) -> Section | None:
@@ -41,9 +41,9 @@ def section(store: Store) -> Section | None:
         blocks.append(Paragraph(words))
     if found and angles:
         draw = functools.partial(draw_comparison, store)
-        words = "NLL over processor time, and angles to the whole network's step along training."
+        words = "NLL over processor time, and angles to the natural gradient's step along training."
         blocks.append(Figure("comparison", draw, words))
-    return Section("Optimisers beside the whole network", blocks) if blocks else None
+    return Section("Optimisers beside the natural gradient", blocks) if blocks else None
 
 
 def _results(store: Store) -> dict[str, dict[str, Result]]:
@@ -101,8 +101,8 @@ def _scene_table(scene: Result) -> Table:
         figures = [f"{test['rmse']:.2f}", f"{test['nll']:.2f}", f"{test['ece']:.3f}"]
         rows.append([LABELS[row["method"]], f"{1000 * seconds:.0f}", str(row["steps"]), *figures])
     caption = (
-        "Stereo pair, a prediction for every pixel, the same processor time; the whole network by "
-        f"at most {SCENE.iterations} conjugate gradients a step"
+        "Stereo pair, a prediction for every pixel, the same processor time; the natural gradient "
+        f"by at most {SCENE.iterations} conjugate gradients a step"
     )
     return Table(caption, ["method", "ms a step", "steps", "RMSE", "NLL", "ECE"], rows)
 
@@ -138,7 +138,7 @@ def _degrees(cosine: float) -> str:
 
 
 def draw_comparison(store: Store) -> bytes:
-    """Above the NLL over processor seconds, below the angles to the whole network's movement."""
+    """Above the NLL over processor seconds, below the angles to the natural gradient's movement."""
     import matplotlib.pyplot as plt
 
     from benchmarks.machinery.figures import to_png
@@ -152,7 +152,7 @@ def draw_comparison(store: Store) -> bytes:
         _draw_runs(column[0], found[problem])
         column[0].set(title=problem, xlabel="processor seconds", ylabel="test NLL")
         _draw_angles(column[1], angles[problem])
-        column[1].set(xlabel="training step", ylabel="angle to the whole network, degrees")
+        column[1].set(xlabel="training step", ylabel="angle to the natural gradient, degrees")
     for row, place in zip(axes, ("upper right", "lower right"), strict=True):
         row[0].legend(fontsize=8, loc=place)
     return to_png(figure)

@@ -1,1 +1,1 @@
-"""The whole network: its natural gradient beside first-order methods at equal processor time."""
+"""The natural gradient in parameter space beside first-order methods at equal processor time."""

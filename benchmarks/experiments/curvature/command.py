@@ -1,4 +1,4 @@
-"""The natural gradient of the whole network: sinusoid, UCI in 100 steps, UCI at equal time.
+"""The natural gradient in parameter space: sinusoid, UCI in 100 steps, UCI at equal time.
 
 Every cell becomes one file in the results folder; a second start goes on where the first ended. The
 processor time of a step is measured once (`--experiments costs`) and decides how many steps the
@@ -101,7 +101,7 @@ def _time_jobs(args: argparse.Namespace, costs: Any, name: str, path: Path) -> l
 
 
 def _run(function: str, jobs: list[Any], args: argparse.Namespace, work: Any) -> None:
-    run_missing(f"curvature.{function}", jobs, args, title="Whole network", work=work)
+    run_missing(f"curvature.{function}", jobs, args, title="Natural gradient", work=work)
 
 
 def _print_tables(store: Store) -> int:

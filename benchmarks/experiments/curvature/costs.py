@@ -42,7 +42,7 @@ def measure_costs(data: Path, results: Path) -> None:
     schedule = Schedule(rows, np.zeros(steps, bool), np.ones(steps, np.float32))
     programs: dict[str, tuple[Program, int]] = {}
     for method in sorted(set(map(program_of, METHODS))):
-        average = AVERAGE if is_network(method) else None  # part of its recipe
+        average = AVERAGE if is_network(method) else None  # part of its preset
         task = make_task(method, SILU, 10 * steps, average=average)
         state, runs = state_of(task, SILU, prepared, data.stem)
         program = _program(task, state, prepared.train, runs, schedule)

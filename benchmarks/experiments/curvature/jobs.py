@@ -1,4 +1,4 @@
-"""The UCI jobs of the whole network: 100 published steps, and equal processor time."""
+"""The UCI jobs of the natural gradient: 100 published steps, and equal processor time."""
 
 import functools
 import itertools

@@ -1,15 +1,15 @@
-"""What the benchmark of the whole network consists of: experiments, jobs, cells. Free of JAX.
+"""What the benchmark of the natural gradient consists of: experiments, jobs, cells. Free of JAX.
 
     sinusoid  twelve periods in 2,000 steps, from PyTorch's default initialisation
     steps     100 steps on the eight UCI sets, the protocol of the published tables
     costs     processor time of a step of every method, all in turn
     time      the same processor time for every method, a short and a long budget
 
-One setting of the whole network serves all UCI sets and both budgets: damping and radius are the
-recipe's own, chosen by held-out rows of the sets in SELECTION. An earlier setting (damping 0.1,
+One setting of the natural gradient serves all UCI sets and both budgets: damping and radius are the
+preset's own, chosen by held-out rows of the sets in SELECTION. An earlier setting (damping 0.1,
 radius 0.3) had been tried on all eight. Baselines with a rate get the best of three, chosen
 on a tenth of the training rows, and are then trained on all of them; so does a second row of the
-whole network with its damping. The recipe of the whole network keeps an average of the parameters,
+natural gradient with its damping. `network_optimizer` keeps an average of the parameters,
 and the same tenth says whether it or the last ones are judged. Beside that stands what the same
 does for all methods, where the average costs the baselines nothing, and the best of ten looks.
 """
@@ -27,7 +27,7 @@ DAMPINGS = (0.3, 1.0, 10.0)
 AVERAGE = 0.1  # of the budget, as in `network_optimizer`
 ENDS = ("last", "averaged")  # the parameters that a training may be judged by
 
-# The sets by which the setting of the whole network was chosen.
+# The sets by which the setting of the natural gradient was chosen.
 SELECTION = ("yacht", "energy", "kin8nm", "wine")
 
 # The budget is the processor time of so many steps of Adam on the NLL.
@@ -58,13 +58,13 @@ METHODS = {
     "sgd_fisher8": Method("SGD, Fisher8", RATES),
     "muon_fisher8": Method("Muon, Fisher8", RATES),
     "radius": Method("Fisher8 + KL radius"),
-    "network": Method("whole network"),
-    "network_chosen": Method("whole network, damping of three", dampings=DAMPINGS),
+    "network": Method("natural gradient"),
+    "network_chosen": Method("natural gradient, damping of three", dampings=DAMPINGS),
 }
 
 
 def is_network(method: str) -> bool:
-    """Whether a method takes the natural gradient of the whole network."""
+    """Whether a method takes the natural gradient in parameter space."""
     return method.startswith("network")
 
 

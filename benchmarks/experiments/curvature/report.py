@@ -1,4 +1,4 @@
-"""The report's section on the whole network: sinusoid, 100 steps, equal processor time."""
+"""The report's section on the natural gradient: sinusoid, 100 steps, equal processor time."""
 
 import functools
 from typing import Any
@@ -24,25 +24,25 @@ Result = dict[str, Any]
 
 # What of a training is judged; the last or averaged parameters by the NLL of held-out rows.
 VARIANTS = {
-    "end": "last parameters, for the whole network last or averaged",
+    "end": "last parameters, for the natural gradient last or averaged",
     "either": "last or averaged parameters for all",
     "stopped": "the best of ten looks by held-out rows",
 }
 
 LONG = 700_000
 
-VERDICT = "The whole network beside the best of the other methods at equal processor time, NLL"
+VERDICT = "The natural gradient beside the best of the other methods at equal processor time, NLL"
 
 
 def section(store: Store) -> Section | None:
     """Tables and pictures from result files; None if there are none."""
     blocks = [*_sinusoid_blocks(store), *_steps_blocks(store), *_time_blocks(store)]
-    return Section("The whole network", blocks) if blocks else None
+    return Section("Natural gradient in parameter space", blocks) if blocks else None
 
 
 def _sinusoid_blocks(store: Store) -> list[Block]:
     rows = [
-        ["whole network", spec["inputs"], spec["noise"], f"{spec['steps']:,}", *_errors(result)]
+        ["natural gradient", spec["inputs"], spec["noise"], f"{spec['steps']:,}", *_errors(result)]
         for spec, result in _cells(store, "sinusoid")
     ]
     if not rows:
@@ -74,17 +74,18 @@ def _sinusoid_seconds(store: Store) -> list[Block]:
     return [
         Paragraph(
             f"Processor time of one seed: **{ours:.1f} s** for {steps:,} steps of the "
-            f"whole network, {theirs:.0f} s for 700,000 steps of Fisher8 with the KL radius "
+            f"natural gradient, {theirs:.0f} s for 700,000 steps of Fisher8 with the KL radius "
             "(a step's median times their number, both measured in turn)."
         )
     ]
 
 
 def draw_sinusoid(store: Store, noise: str) -> bytes:
-    """Fit and maps of the whole network beside those of the long trainings."""
+    """Fit and maps of the natural gradient beside those of the long trainings."""
     from benchmarks.experiments.sinusoid.figure import sinusoid_figure
 
-    columns = {"Whole network, 2,000 steps": store.read(f"curvature/sinusoid-standardised-{noise}")}
+    natural = store.read(f"curvature/sinusoid-standardised-{noise}")
+    columns = {"Natural gradient, 2,000 steps": natural}
     for method, label in (("fisher8_radius", "Fisher8 + KL radius"), ("fisher8", "Fisher8")):
         result = store.read(f"sinusoid/best-{noise}-{method}")
         if result is not None:
@@ -103,7 +104,7 @@ def _steps_blocks(store: Store) -> list[Block]:
     if not rows:
         return []
     caption = "100 steps, batches of 32, 2 x 50 ELU: mean RMSE / NLL over 20 splits (std)"
-    header = ["set", "whole network", "Fisher8 + KL radius"]
+    header = ["set", "natural gradient", "Fisher8 + KL radius"]
     words = (
         f"Damping and radius were chosen by held-out rows of {', '.join(SELECTION)}. An "
         "earlier setting had been tried on all eight sets."
@@ -179,7 +180,7 @@ def _verdict_table(lines: list[list[str]]) -> Table:
 
 
 def verdict(method: str, found: dict[str, dict[str, Result]]) -> list[str]:
-    """How often a form of the whole network is the best, or nearly, and where it is the worst."""
+    """How often a form of the natural gradient is the best, or nearly, and where it is worst."""
     gaps = {
         dataset: mean_nll(cells[method])
         - min(mean_nll(cell) for name, cell in cells.items() if not is_network(name))

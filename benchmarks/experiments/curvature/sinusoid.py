@@ -1,4 +1,4 @@
-"""The sinusoid of twelve periods, learned by the whole network in 2,000 steps."""
+"""The sinusoid of twelve periods, learned by the natural gradient in 2,000 steps."""
 
 import functools
 from typing import Any

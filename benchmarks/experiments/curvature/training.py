@@ -82,7 +82,7 @@ def make_task(
         method: a row of `METHODS`.
         network: its network.
         steps: how long it trains.
-        cap: the first radius of the whole network in the mode 'cap'; None for the default.
+        cap: the first radius of the natural gradient in the mode 'cap'; None for the default.
         average: the part of the steps that an average of the parameters covers; None for none.
     """
     horizon = None if average is None else max(average * steps, 1.0)

@@ -1,1 +1,1 @@
-"""Fixed damping of the whole network beside the Levenberg-Marquardt rule."""
+"""Fixed damping of the natural gradient beside the Levenberg-Marquardt rule."""

@@ -1,4 +1,4 @@
-"""Damping of the whole network: fixed, by a rule, and with a size for every parameter.
+"""Damping of the natural gradient: fixed, by a rule, and with a size for every parameter.
 
 `levenberg` puts fixed dampings beside the Levenberg-Marquardt rule on two made-up regressions.
 `scales` puts the identity beside factored second moments on four UCI sets, at equal processor time.
@@ -56,4 +56,4 @@ def _run_scales(args: argparse.Namespace, store: Store) -> None:
 def section(store: Store) -> Section | None:
     """What is stored; None if there is nothing."""
     blocks = [*levenberg.blocks(store), *scales_report.blocks(store)]
-    return Section("Damping of the whole network", blocks) if blocks else None
+    return Section("Damping of the natural gradient", blocks) if blocks else None

@@ -1,6 +1,6 @@
-"""Held-out NLL of the whole network for fixed dampings and for the Levenberg-Marquardt rule.
+"""Held-out NLL of the natural gradient for fixed dampings and for the Levenberg-Marquardt rule.
 
-Two made-up regressions, a stiff one and a noisy one, trained by the recipe with nothing changed but
+Two made-up regressions, a stiff one and a noisy one, trained by the preset with nothing changed but
 the damping. The rule costs one more forward pass a step, which is not counted against it.
 """
 
@@ -128,6 +128,8 @@ def blocks(store: Store) -> list[Block]:
         ]
         for row in result["rows"]
     ]
-    caption = "Held-out NLL of the whole network by damping; `rule` is Levenberg-Marquardt from 0.1"
+    caption = (
+        "Held-out NLL by damping of the natural gradient; `rule`: Levenberg-Marquardt from 0.1"
+    )
     words = "Mean and standard error over seeds; the last column is the median damping at the end."
     return [Table(caption, ["problem", "damping", "NLL", "error", "last"], rows), Paragraph(words)]

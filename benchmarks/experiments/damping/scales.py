@@ -1,6 +1,6 @@
 """Damping by the identity beside damping by factored second moments, at equal processor time.
 
-Four UCI sets, trained on nine tenths of their training rows by the recipe and judged by the NLL of
+Four UCI sets, trained on nine tenths of their training rows by the preset and judged by the NLL of
 the last tenth; no test row is looked at. The identity treats all parameters alike. The roots of
 running second moments make the method Adam for large damping and the natural gradient for small
 damping; they cost the Fisher8 gradient of every batch, which `network_gradient` has at hand. Both

@@ -1,6 +1,6 @@
 """The forms of damping as tables: every way with the one damping that suits the four sets best.
 
-Beside them what the average of the parameters does for the recipe's own damping.
+Beside them what the average of the parameters does for the preset's own damping.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ def blocks(store: Store) -> list[Block]:
 
 
 def average_rows(network: str, rows: Iterable[Row]) -> list[list[str]]:
-    """The recipe with its default damping: its last parameters and their average."""
+    """The preset with its default damping: its last parameters and their average."""
     chosen = [
         row
         for row in rows

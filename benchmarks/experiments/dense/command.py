@@ -3,7 +3,7 @@
 One small U-Net per method on the stereo pair that ships with scikit-image, split by blocks of
 pixels. Fisher8 takes its norms over the batch and both axes of space. Every method trains with Adam
 and a cosine decay at two learning rates, of which validation NLL picks one; Fisher8 is also run
-with the ready recipe as it comes. Reported on the test blocks: RMSE in pixels of the full image,
+with the default optimizer. Reported on the test blocks: RMSE in pixels of the full image,
 NLL in nats per pixel, ECE. Every method and seed is stored by itself. The picture shows error and
 predicted sigma of what is computed; it holds no part of the photographs.
 """

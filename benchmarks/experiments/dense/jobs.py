@@ -43,7 +43,7 @@ def run_method(
     scene: Scene, method: str, seed: int, args: argparse.Namespace
 ) -> tuple[dict[str, Any], Gaussian]:
     """Trains all settings; the test scores and the prediction of the better one."""
-    settings = (1.0,) if method.endswith("radius") else LEARNING_RATES  # the recipe has none
+    settings = (1.0,) if method.endswith("radius") else LEARNING_RATES  # it has none
     dists = _train(scene, method, seed, settings, args)
     tried: list[dict[str, Any]] = [
         {
@@ -111,7 +111,7 @@ def loss_of(method: Baseline) -> Callable[..., Array]:
 def _optimizer(
     method: str, setting: Any, args: argparse.Namespace
 ) -> optax.GradientTransformationExtraArgs:
-    """The ready recipe, or Adam with a cosine decay from the rate `setting`."""
+    """The default optimizer, or Adam with a cosine decay from the rate `setting`."""
     if method.endswith("radius"):
         return fisher8_optimizer(args.steps)
     decay = optax.cosine_decay_schedule(1.0, args.steps)

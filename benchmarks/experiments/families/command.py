@@ -1,9 +1,9 @@
 """Recovery of every family: Fisher8 with the KL radius beside tuned Adam on the plain NLL.
 
 Data is drawn from each family with parameters that depend on two inputs. A small network learns
-them by Fisher8 with the ready recipe, at one setting for all families, and by Adam on the plain NLL
-with three learning rates. The excess is the held-out NLL above that of the true parameters on the
-same targets, averaged over the seeds; a family is recovered within 0.02 nats.
+them by Fisher8 with `fisher8_optimizer`, at one setting for all families, and by Adam on the plain
+NLL with three learning rates. The excess is the held-out NLL above that of the true parameters on
+the same targets, averaged over the seeds; a family is recovered within 0.02 nats.
 
 A run has a *planned length*, over which its step falls linearly to 0. How many steps a method needs
 is asked in two ways, and both methods are asked alike:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if recipes:
         pairs = itertools.product(recipes, args.families)
         bare = [RecipeJob(family, recipe, args.results) for recipe, family in pairs]
-        run_missing("families.jobs:run_recipe_job", bare, args, title="Families, recipes")
+        run_missing("families.jobs:run_recipe_job", bare, args, title="Families, presets")
     else:
         jobs = [Job(family, *size, args.results) for family in args.families]
         run_missing("families.jobs:run_job", jobs, args, title="Families")

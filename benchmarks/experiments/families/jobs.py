@@ -69,7 +69,7 @@ def run_job(job: Job, report: Report) -> None:
 
 
 def run_recipe_job(job: RecipeJob, report: Report) -> None:
-    """A recipe at lengths that Adam does not beat, until it arrives; Adam's own is stored."""
+    """A preset at lengths that Adam does not beat, until it arrives; Adam's own is stored."""
     store = Store(job.results)
     beside = store.load(store.path(job.beside))
     if beside is None:
@@ -192,7 +192,7 @@ def _planned(task: Task, problem: Problem, longest: int) -> Trainer:
 
 
 def network_trainer(problem: Problem, longest: int) -> Trainer:
-    """The same by the natural gradient of the whole network; judged by averaged parameters."""
+    """The same by the natural gradient in parameter space; judged by averaged parameters."""
 
     def average(settings: Settings) -> Array:
         return jnp.maximum(AVERAGE * settings.steps, 1.0)

@@ -49,7 +49,7 @@ class Job(NamedTuple):
         return f"python -m benchmarks families --families '{self.family}' {options}"
 
 
-# Recipes as they come, with nothing but the number of steps.
+# Presets with their defaults, with nothing but the number of steps.
 RECIPES = {
     "bare": "fisher8_optimizer(num_steps)",
     "network": "network_gradient and network_optimizer(num_steps)",
@@ -57,7 +57,7 @@ RECIPES = {
 
 
 class RecipeJob(NamedTuple):
-    """A recipe as it comes on one family, up to the length that Adam needs."""
+    """A preset with its defaults on one family, up to the length that Adam needs."""
 
     family: str
     recipe: str

@@ -42,7 +42,7 @@ def section(store: Store) -> Section | None:
 
 
 def _recipe_blocks(store: Store) -> list[Block]:
-    """Recipes as they come beside Adam as planned, for what is stored of them."""
+    """Presets with their defaults beside Adam as planned, for what is stored of them."""
     found: dict[str, dict[str, Any]] = {
         recipe: {
             cell["result"]["family"]: cell["result"] for cell in store.cells(f"families/{recipe}")
@@ -59,7 +59,7 @@ def _recipe_blocks(store: Store) -> list[Block]:
         for name in names
     ]
     caption = (
-        "Recipes with nothing but the number of steps, at lengths up to Adam's: the shortest that "
+        "Presets with nothing but the number of steps, at lengths up to Adam's: the shortest that "
         "ends within the tolerance"
     )
     header = ["family", *(RECIPES[recipe] for recipe in found), "Adam, best of six"]

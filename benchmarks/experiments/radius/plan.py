@@ -2,9 +2,9 @@
 
 Four experiments on the eight UCI sets, each with one setting for all of them:
 
-    steps     100 steps of the ready recipe, against every method and rate of the SGD tables
+    steps     100 steps of the default optimizer, against every method and rate of the SGD tables
     cap       100 steps of plain SGD at eight learning rates, its steps capped by a falling radius
-    epochs    100 epochs of the ready recipe, against the Adam tables
+    epochs    100 epochs of the default optimizer, against the Adam tables
     held_out  the same with a tenth of the training part held out, for the guards of small data
 
 Momentum, radius, decay and guards were chosen by the test scores of the sets in SELECTION, so their

@@ -23,7 +23,7 @@ def section(store: Store, seed: int = 0) -> Section | None:
     if results.get("steps", "last", "wine"):
         caption = (
             "RMSE and NLL against the learning rate: published methods, SGD capped by the radius, "
-            "and the recipe without a learning rate as a flat line."
+            "and the default optimizer, without a learning rate, as a flat line."
         )
         blocks.append(Figure("radius_learning_rate", functools.partial(draw, store, seed), caption))
     return Section("The KL radius", blocks)

@@ -48,7 +48,7 @@ class MomentumSgd:
 
 @dataclasses.dataclass(frozen=True)
 class Ready:
-    """The ready recipe; it counts its steps itself and has no learning rate."""
+    """The default optimizer; it counts its steps itself and has no learning rate."""
 
     steps: int
 

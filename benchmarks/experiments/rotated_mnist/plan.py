@@ -92,7 +92,7 @@ SETTINGS = {
         _LINEAR["nll"].override(label="NLL + KL radius", **_RADIUS), 1.0, "cosine", compressed=True
     ),
     # No setting at all: `fisher8_optimizer(steps)`, and Adam as most people would start it.
-    "fisher8_recipe": Setting(_fisher8("Fisher8, the recipe"), 1.0),
+    "fisher8_recipe": Setting(_fisher8("Fisher8, default optimizer"), 1.0),
     "nll_adam": Setting(_LINEAR["nll"].override(label="NLL, Adam"), 1e-3, "cosine"),
     "untrained": Setting(_fisher8("Untrained network"), 0.0),
 }

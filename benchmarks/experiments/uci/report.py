@@ -18,7 +18,7 @@ from benchmarks.machinery.document import Block, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
 
 LABELS = {name: method.label for name, method in BASELINES.items()}
-# Here the radius only bounds steps of the given learning rate; the recipe has tables of its own.
+# Here the radius only bounds steps of the given learning rate; the default has its own tables.
 LABELS["fisher8_radius"] = f"Fisher8, KL cap {BASELINES['fisher8_radius'].max_kl:g}"
 # What one looks for first stands where no scrolling is needed.
 COLUMNS = ("fisher8", "fisher8_radius", "nll", "beta_nll", "faithful", "unit_variance")
