@@ -89,8 +89,9 @@ def test_predictions_of_a_posterior_lower(platform):
 def test_every_family_lowers(name):
     """Its Fisher8 gradient, for both platforms in one program."""
     case = CASES[name]
-    narrow = lambda leaf: jnp.asarray(leaf, jnp.float32)
-    dist, targets = jax.tree.map(narrow, case.dist), narrow(case.targets)
+    dist, targets = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, jnp.float32), (case.dist, case.targets)
+    )
     gradient = jax.jit(jax.grad(lambda dist, y: fisher8_nll(dist, y).mean()))
     exported = jax.export.export(gradient, platforms=["cuda", "tpu"])(dist, targets)
     assert exported.platforms == ("cuda", "tpu")

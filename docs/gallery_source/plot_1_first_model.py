@@ -2,8 +2,8 @@
 A first model
 =============
 
-From data to a network that predicts a mean and an honest spread, to a check of how honest it is. The
-model is written in Flax NNX, and there is no learning rate to choose.
+From data to a network that predicts a mean and an honest spread, to a check of how honest it is.
+The model is written in Flax NNX, and there is no learning rate to choose.
 """
 
 # %%

@@ -124,8 +124,8 @@ def network_optimizer(
             raise ValueError(
                 "`network_optimizer` needs `step_kl`, how far the gradient would move the "
                 "predictions. With `step = network_gradient(...)` call `optimizer.update("
-                "step.gradient, state, params, step_kl=step.step_kl)`. With the solver `Blocks` and "
-                "behind `precondition` pass `predict=lambda p: network(p, inputs)` instead."
+                "step.gradient, state, params, step_kl=step.step_kl)`. With the solver `Blocks` "
+                "and behind `precondition` pass `predict=lambda p: network(p, inputs)` instead."
             )
         return chain.update(updates, state, params, **extra_args)
 
