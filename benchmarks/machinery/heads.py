@@ -23,22 +23,6 @@ def _unit_variance(mean: Array, raw: Array) -> Gaussian:
     return Gaussian(mean, jnp.zeros_like(mean))
 
 
-def natural(location: Array, raw: Array, *, min_precision: float = 1e-8) -> Gaussian:
-    """From natural parameters: `mean = location / precision`.
-
-    With `precision = softplus(raw) + min_precision` the natural parameters are `eta1 = location`
-    and `eta2 = -precision / 2`, so the gradient of the NLL with respect to `location` is
-    `mean - targets`, whatever the variance.
-
-    Reference:
-        Immer et al., Effective Bayesian heteroscedastic regression with deep neural networks,
-        NeurIPS 2023.
-    """
-    precision = jax.nn.softplus(_widen(raw)) + min_precision  # in half precision it would be 0
-    mean = _widen(location) / precision
-    return Gaussian(mean.astype(location.dtype), -jnp.log(precision).astype(raw.dtype))
-
-
 def latent(mean: Array, factor: Array, raw: Array, *, min_diagonal: float = 1e-3) -> Gaussian:
     """From the latent-variable layer: `variance = factor^2 + diagonal^2`.
 
@@ -70,7 +54,7 @@ HEADS = {
     "bounded_softplus_variance": Head(
         functools.partial(Gaussian.from_softplus_variance, min_variance=1e-8)
     ),
-    "natural": Head(natural),
+    "natural": Head(Gaussian.from_natural),
     # What Collier's method predicts at temperature 0: the latent itself.
     "latent": Head(latent, outputs=3),
 }

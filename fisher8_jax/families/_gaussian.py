@@ -105,6 +105,26 @@ class Gaussian(LocationScale, DiagonalFamily):
         return cls(mean, log_variance)
 
     @classmethod
+    def from_natural(cls, location: Array, raw: Array, *, min_precision: float = 1e-8) -> Self:
+        """From natural parameters: `mean = location / precision`.
+
+        With `precision = softplus(raw) + min_precision` the natural parameters are
+        `eta1 = location` and `eta2 = -precision / 2`, so the gradient of the NLL with respect to
+        `location` is `mean - targets`, whatever the variance.
+
+        Reference:
+            Immer et al., Effective Bayesian heteroscedastic regression with deep neural networks,
+            NeurIPS 2023.
+        """
+        check_positive("min_precision", min_precision)
+        location, raw = check_floating("location", location), check_floating("raw", raw)
+        check_same_shape({"location": location, "raw": raw})
+        # In half precision the smallest precision would round to 0.
+        precision = jax.nn.softplus(at_least_float32(raw)) + min_precision
+        mean = at_least_float32(location) / precision
+        return cls(mean.astype(location.dtype), -jnp.log(precision).astype(raw.dtype))
+
+    @classmethod
     def from_soft_bounds(
         cls,
         mean: Array,

@@ -1,4 +1,4 @@
-"""Log-variances between learned bounds."""
+"""The published heads: natural parameters, log-variances between learned bounds."""
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,25 @@ A, B = 3 * RNG.normal(size=(2, 9))
 
 def softplus(x):
     return np.logaddexp(0, x)
+
+
+def test_natural_parameters():
+    eta1, eta2 = A, -0.5 * (softplus(B) + 1e-8)
+    dist = Gaussian.from_natural(jnp.asarray(A), jnp.asarray(B))
+    np.testing.assert_allclose(dist.variance, -1 / (2 * eta2), rtol=1e-12)
+    np.testing.assert_allclose(dist.mean, -eta1 / (2 * eta2), rtol=1e-12)
+
+
+def test_natural_parameters_at_the_ends_of_float32():
+    """The precision is 1e-8 at -1000 and 1e6 at 1e6."""
+    raw = jnp.array([-1000.0, 1e6], jnp.float32)
+    dist = Gaussian.from_natural(jnp.ones(2, jnp.float32), raw)
+    np.testing.assert_allclose(dist.mean, [1e8, 1e-6], rtol=1e-6)
+    np.testing.assert_allclose(dist.log_variance, -np.log([1e-8, 1e6]), rtol=1e-6)
+    gradient = jax.grad(
+        lambda r: Gaussian.from_natural(jnp.ones(2, r.dtype), r).log_variance.sum()
+    )(raw)
+    assert np.isfinite(gradient).all()
 
 
 def test_soft_bounds_as_published():
@@ -47,10 +66,12 @@ def test_soft_bounds_learn():
     np.testing.assert_allclose((by_low, by_high), (-0.01, 0.01))
 
 
-def test_transformations_and_dtypes():
-    def link(mean, raw):
-        return Gaussian.from_soft_bounds(mean, raw, min_log_variance=-5.0, max_log_variance=1.0)
+def bounded(mean, raw):
+    return Gaussian.from_soft_bounds(mean, raw, min_log_variance=-5.0, max_log_variance=1.0)
 
+
+@pytest.mark.parametrize("link", [Gaussian.from_natural, bounded])
+def test_transformations_and_dtypes(link):
     wide = link(jnp.asarray(A), jnp.asarray(B))
     mapped = jax.jit(jax.vmap(link))(jnp.asarray(A), jnp.asarray(B))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), mapped, wide)
@@ -65,6 +86,12 @@ def test_transformations_and_dtypes():
 
 
 def test_bad_input():
+    with pytest.raises(ValueError, match=r"`location` \(2,\), `raw` \(3,\)"):
+        Gaussian.from_natural(jnp.zeros(2), jnp.zeros(3))
+    with pytest.raises(TypeError, match="`raw` must be a floating-point array"):
+        Gaussian.from_natural(jnp.zeros(2), jnp.zeros(2, int))
+    with pytest.raises(ValueError, match="`min_precision` must be positive, got 0"):
+        Gaussian.from_natural(jnp.zeros(2), jnp.zeros(2), min_precision=0)
     with pytest.raises(ValueError, match=r"`mean` \(2,\), `raw` \(3,\)"):
         Gaussian.from_soft_bounds(
             jnp.zeros(2), jnp.zeros(3), min_log_variance=0.0, max_log_variance=1.0

@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 
-from benchmarks.machinery.heads import natural
 from benchmarks.machinery.losses.objective import LOSSES, make_objective
 from fisher8_jax import Gaussian
 
@@ -14,7 +13,7 @@ NUM_POINTS, BATCH, EPOCHS, HIDDEN = 48, 12, 30, 8
 STEPS_PER_EPOCH = NUM_POINTS // BATCH
 
 # A head and hyper-parameters per method are data; the loop does not look at the name.
-HEADS = {"nll": natural}
+HEADS = {"nll": Gaussian.from_natural}
 HYPERPARAMETERS = {
     "collier": {"temperature": 0.1, "num_samples": 32},
     "wong_toi": {"rho": 0.99, "gamma": 0.01},
