@@ -7,7 +7,7 @@ column by its own L2 norm over the batch:
     n = F^-1 g                  the natural cotangent, one element at a time
     g' = n / ||n||              one norm per parameter and per remaining coordinate
 
-Nothing else of the step changes, so the rule is one `custom_vjp` that is the identity forwards.
+Nothing else of the step changes, so Fisher8 is one `custom_vjp` that is the identity forwards.
 It knows no likelihood; it asks the family for `natural` (any loss) or `natural_score` (the NLL).
 
 The result is not the derivative of any function: Hessians and gradient checks by finite
@@ -335,7 +335,7 @@ def vary_over(axis_name: AxisName | None, tree: Tree) -> Tree:
     """`tree`, every leaf of which depends formally on its index along `axis_name`.
 
     A parameter that all devices share (one global log-variance) would otherwise receive a cotangent
-    that was summed over the axis before the rule sees it. XLA removes the selection.
+    that was summed over the axis before this function sees it. XLA removes the selection.
     """
     if axis_name is None:
         return tree

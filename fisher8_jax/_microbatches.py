@@ -1,6 +1,6 @@
 """The full-batch Fisher8 gradient from micro-batches that fit in memory.
 
-The rule divides by norms over the whole batch, so gradients of normalised micro-batches do not add
+Fisher8 divides by norms over the whole batch, so gradients of normalised micro-batches do not add
 up to it. But natural cotangents depend on the network's outputs alone. Hence two passes:
 
 1. forward only: predict each micro-batch, combine the norms of its natural cotangents;

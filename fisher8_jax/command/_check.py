@@ -24,7 +24,7 @@ from fisher8_jax.families import Gaussian
 _REQUIRED = ("fisher8_jax", "jax", "jaxlib", "optax", "flax", "chex", "numpy")
 _OPTIONAL = ("scikit-learn", "narwhals", "pandas", "matplotlib", "orbax-checkpoint")
 
-# Relative errors in float32. A whole network is a solve, which loses some digits more.
+# Relative errors in float32. The natural gradient solves a linear system, which loses digits.
 _TOLERANCE = {"fisher8": 1e-5, "network_gradient": 1e-3}
 _DAMPING = 0.1
 

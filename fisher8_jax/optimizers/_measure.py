@@ -130,7 +130,7 @@ def _jvp(predict: Predict, params: optax.Params, tangent: optax.Params) -> tuple
             raise
         raise TypeError(
             "`predict` goes through a custom_vjp function, which has no forward-mode derivative. "
-            "Return the distribution before `fisher8` is applied: the rule belongs to the loss."
+            "Return the distribution before `fisher8` is applied: `fisher8` belongs in the loss."
         ) from error
 
 
