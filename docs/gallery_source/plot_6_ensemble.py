@@ -1,6 +1,6 @@
 """
-What the network has not seen
-=============================
+An ensemble
+===========
 
 One network knows how noisy the data are. Several that start differently disagree where there were
 no data, and their disagreement is the epistemic part of the variance.

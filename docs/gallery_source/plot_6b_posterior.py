@@ -1,6 +1,6 @@
 """
-What one network does not know
-==============================
+The posterior of one network
+============================
 
 Two clusters of data, and nothing between or beyond. One network is sure of itself everywhere. Five
 of them disagree where there were no data. The posterior of a single network says the same from one
