@@ -127,13 +127,14 @@ def test_predictions_are_those_of_the_estimator(fitted, tmp_path, capsys):
     assert main(["predict", str(tmp_path / "new.csv"), *options, *more]) == 0
     assert "80 predictions" in capsys.readouterr().out
     found = pd.read_csv(output)
-    assert list(found.columns) == ["id", "mean", "std", "q0.1", "q0.5", "q0.9"]
+    assert list(found.columns) == ["id", "mean", "std", "familiarity", "q0.1", "q0.5", "q0.9"]
     assert list(found["id"]) == list(rows["id"])
     model = Fisher8Regressor.load(fitted / "model.f8")
     frame = columns_of_model(read_csv(tmp_path / "new.csv", as_text=True), model)
     mean, std = model.predict(frame, return_std=True)
     np.testing.assert_allclose(found["mean"] - 1e9, mean - 1e9, rtol=0, atol=1e-5)
     np.testing.assert_allclose(found["std"], std, rtol=1e-12)
+    np.testing.assert_allclose(found["familiarity"], model.predict_familiarity(frame))
     assert (found["q0.1"] < found["q0.5"]).all()
     assert (found["q0.5"] < found["q0.9"]).all()
     assert sorted(path.name for path in output.parent.iterdir()) == ["predictions.csv"]

@@ -198,7 +198,13 @@ def _data(study: Study) -> str:
         rows.append([str(name), kind, *_summary(inputs[name])])
     rows.insert(0, [f"{study.target} (target)", "number", *_summary(pd.Series(targets))])
     header = ["column", "kind", "missing", "distinct", "smallest", "median", "largest"]
-    return _table(header, rows)
+    strangest = np.argsort(study.model.predict_familiarity(inputs), kind="stable")[:5] + 1
+    sentence = (
+        "<p>The rows that resemble the others least, counted from the first with a target: "
+        f"{', '.join(map(str, sorted(strangest.tolist())))}. <code>predict</code> writes the "
+        "familiarity of every new row: the share of these rows that are no more familiar.</p>"
+    )
+    return _table(header, rows) + sentence
 
 
 def _summary(column: pd.Series) -> list[str]:

@@ -3,16 +3,27 @@
 import argparse
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fisher8_jax.artifacts import ArtifactError
-from fisher8_jax.command._csv import CommandError, Dialect, check_outputs, read_csv, write_bytes
+from fisher8_jax.command._csv import (
+    CommandError,
+    Dialect,
+    check_outputs,
+    counted,
+    read_csv,
+    write_bytes,
+)
 from fisher8_jax.command._tables import check_columns, columns_of_model
 from fisher8_jax.estimator import Fisher8Regressor
 
+# Fewer than one in a hundred training rows were as strange.
+_UNFAMILIAR = 0.01
+
 
 def run_predict(arguments: argparse.Namespace) -> None:
-    """Writes mean, standard deviation and quantiles, one row for each row of the data."""
+    """Writes mean, standard deviation, familiarity and quantiles, one row for each row of data."""
     for probability in arguments.quantiles:
         if not 0 < probability < 1:
             raise CommandError(f"`--quantiles` must lie between 0 and 1, got {probability:g}.")
@@ -25,12 +36,17 @@ def run_predict(arguments: argparse.Namespace) -> None:
     rows = columns_of_model(table, model, decimal=arguments.decimal)
     mean, std = model.predict(rows, return_std=True)
     quantiles = model.predict_quantile(rows, arguments.quantiles)
-    columns = {"mean": mean, "std": std}
+    columns = {"mean": mean, "std": std, "familiarity": model.predict_familiarity(rows)}
     columns |= {f"q{p:g}": q for p, q in zip(arguments.quantiles, quantiles, strict=True)}
     _check_names(arguments.id, columns)
     output = pd.DataFrame({name: table[name] for name in arguments.id} | columns)
     write_bytes(arguments.output, output.to_csv(index=False).encode())
     print(f"{len(rows)} predictions are in {arguments.output}.")
+    if strange := int(np.sum(columns["familiarity"] < _UNFAMILIAR)):
+        print(
+            f"{counted(strange, 'row')} of them, with a familiarity below {_UNFAMILIAR}, hardly "
+            "resemble a row of the training: distrust their means."
+        )
 
 
 def load_model(path: Path) -> Fisher8Regressor:

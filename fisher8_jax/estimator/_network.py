@@ -69,19 +69,55 @@ class DenseNetwork:
             inputs: encoded rows.
             offset: added to the location of each row.
         """
-        features = inputs
-        *hidden, last = params
-        for layer in hidden:
-            features = self.activation(_affine(features, layer))
-        flat, first, raw = _affine(features, last), 0, {}
-        for name, shape in self._outputs():
-            size = math.prod(shape)
-            raw[name] = flat[..., first : first + size].reshape(*flat.shape[:-1], *shape)
-            first += size
+        raw = self._raw(self._layers(params, inputs)[1])
         if offset is not None:
             location = raw[self.link.names[0]]
             raw[self.link.names[0]] = location + append_axes(offset, location.ndim)
         return self.link.make(**raw)
+
+    def tangents(
+        self, params: chex.ArrayTree, inputs: Array
+    ) -> tuple[list[Array], list[Array], Array]:
+        """The Jacobian of the raw locations, layer by layer, and how much a row says about them.
+
+        Args:
+            params: of one member.
+            inputs: encoded rows.
+
+        Returns:
+            What enters each layer, `(rows, width)`; the derivatives of the locations with respect
+            to what leaves it, `(rows, targets, width)`; the Fisher information of every location,
+            `(rows, targets)`.
+        """
+        rows, targets, name = len(inputs), math.prod(self.target_shape), self.link.names[0]
+        taps = [jnp.zeros((rows, layer["bias"].shape[-1]), inputs.dtype) for layer in params]
+
+        def locations(taps: list[Array]) -> tuple[Array, tuple[list[Array], dict[str, Array]]]:
+            entering, flat = self._layers(params, inputs, taps)
+            raw = self._raw(flat)
+            return jnp.mean(raw[name].reshape(rows, targets, -1), -1), (entering, raw)
+
+        values, pull, (entering, raw) = jax.vjp(locations, taps, has_aux=True)
+        units = jnp.eye(targets, dtype=values.dtype)[:, None]
+        units = jnp.broadcast_to(units, (targets, *values.shape))
+        deltas = jax.vmap(pull, out_axes=1)(units)[0]
+        return entering, deltas, self._information(raw)
+
+    def locations(self, params: chex.ArrayTree, inputs: Array) -> tuple[Array, Array]:
+        """The raw locations and the Fisher information of a row about them, (rows, targets)."""
+        raw = self._raw(self._layers(params, inputs)[1])
+        values = raw[self.link.names[0]].reshape(len(inputs), math.prod(self.target_shape), -1)
+        return jnp.mean(values, -1), self._information(raw)
+
+    def _information(self, raw: dict[str, Array]) -> Array:
+        name, rows = self.link.names[0], len(raw[self.link.names[0]])
+        dist, tangent = jax.jvp(
+            lambda value: self.link.make(**raw | {name: value}),
+            (raw[name],),
+            (jnp.ones_like(raw[name]),),
+        )
+        found = dist.fisher_norm_sq(tangent).reshape(rows, -1)
+        return jnp.broadcast_to(found, (rows, math.prod(self.target_shape)))
 
     def shift_output(self, params: chex.ArrayTree, name: str, amount: np.ndarray) -> chex.ArrayTree:
         """Parameters with which the raw output `name` is larger by `amount`.
@@ -101,6 +137,29 @@ class DenseNetwork:
         bias = np.array(layer["bias"])
         bias[..., first:last] += np.reshape(amount, -1).astype(bias.dtype)
         return [*hidden, {**layer, "bias": bias}]
+
+    def _layers(
+        self, params: chex.ArrayTree, inputs: Array, taps: list[Array] | None = None
+    ) -> tuple[list[Array], Array]:
+        """What enters each layer, and what leaves the last; `taps` are added to what leaves."""
+        features, entering = inputs, []
+        for index, layer in enumerate(params):
+            entering.append(features)
+            features = _affine(features, layer)
+            if taps is not None:
+                features = features + taps[index]
+            if index < len(params) - 1:
+                features = self.activation(features)
+        return entering, features
+
+    def _raw(self, flat: Array) -> dict[str, Array]:
+        """The outputs of the last layer by name."""
+        first, raw = 0, {}
+        for name, shape in self._outputs():
+            size = math.prod(shape)
+            raw[name] = flat[..., first : first + size].reshape(*flat.shape[:-1], *shape)
+            first += size
+        return raw
 
     def _outputs(self) -> list[tuple[str, tuple[int, ...]]]:
         return [(name, (*self.target_shape, *axes)) for name, axes in self.link.outputs]

@@ -6,7 +6,7 @@ the data in float64: `1e9 + 5 sin(x)` has no digits left in float32.
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -18,8 +18,9 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
+from fisher8_jax.estimator._epistemic import Knowledge, posterior_variance
 from fisher8_jax.estimator._network import DenseNetwork
-from fisher8_jax.families import Predictive
+from fisher8_jax.families import LocationScale, Predictive
 
 # Predictions are made in blocks of one shape: one compiled program for any number of rows, and a
 # row's prediction does not depend on the rows beside it.
@@ -38,38 +39,100 @@ def _in_other_units(mixture: Mixture, scaler: TargetScaler) -> Mixture:
     return unscaled
 
 
+class Ensemble(NamedTuple):
+    """Trained members and what the first of them does not know."""
+
+    params: chex.ArrayTree
+    """Members first."""
+    knowledge: Knowledge
+
+
+def _added_variance(
+    network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array
+) -> Array:
+    """Epistemic variance beyond what the members' own variances cover, of the targets' shape.
+
+    It grows with `outside` to the variance of the targets: encoded inputs stand still out there.
+    """
+    first = jax.tree.map(lambda leaf: leaf[0], ensemble.params)
+    variance = posterior_variance(network, first, ensemble.knowledge, inputs)
+    added = jnp.maximum(variance - ensemble.knowledge.level[None], 0) + outside[:, None] ** 2
+    return added.reshape(len(inputs), *network.target_shape)
+
+
+def _widened(network: DenseNetwork, params: chex.ArrayTree, inputs: Array, added: Array) -> Mixture:
+    """The mixture of all members with `added` in the variance of their raw locations.
+
+    Exact for families of a location and a scale; others become two, one deviation to either side.
+    """
+    members = jax.vmap(network, (0, None))(params, inputs)
+    if isinstance(members, LocationScale):
+        return Mixture(jax.vmap(lambda member: _with_variance(member, added))(members))
+    sides = jnp.stack([-jnp.sqrt(added), jnp.sqrt(added)])
+    both = jax.vmap(jax.vmap(network, (None, None, 0)), (0, None, None))(params, inputs, sides)
+    return Mixture(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), both))
+
+
+def _with_variance(dist: LocationScale, added: Array) -> LocationScale:
+    """The same family with a larger variance; heavy tails without one get a larger scale."""
+    width = jnp.where(jnp.isfinite(dist.noise_std), dist.noise_std, 1)
+    log_scale = jnp.logaddexp(2 * dist.log_scale, jnp.log(added) - 2 * jnp.log(width))
+    return dist.with_location_scale(dist.location, 0.5 * log_scale)
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def predict_mixture(
-    network: DenseNetwork, params: chex.ArrayTree, inputs: Array, outside: Array
+    network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array
 ) -> Mixture:
-    """The mixture of all members, in the units of training.
-
-    Outside the data the members are made to disagree: their locations are spread by up to one
-    standard deviation of the targets, so that uncertainty grows, and not without bound.
-    """
-    members = len(jax.tree.leaves(params)[0])
-    spread = np.linspace(-1, 1, members) if members > 1 else np.zeros(1)
-    spread = spread / max(spread.std(), 1e-9)
-    offsets = jnp.asarray(spread, jnp.float32)[:, None] * outside[None]
-    return Mixture(jax.vmap(network, (0, None, 0))(params, inputs, offsets))
+    """The mixture of all members, widened where the rows are unfamiliar, in units of training."""
+    added = _added_variance(network, ensemble, inputs, outside)
+    return _widened(network, ensemble.params, inputs, added)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def predict_moments(
-    network: DenseNetwork, params: chex.ArrayTree, inputs: Array, outside: Array
+    network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Center, standard deviation, and the two parts of the variance.
 
     Infinite where the tails of a sound prediction are too heavy for a variance.
     """
-    mixture = predict_mixture(network, params, inputs, outside)
+    added = _added_variance(network, ensemble, inputs, outside)
+    mixture = plain = _widened(network, ensemble.params, inputs, added)
+    if isinstance(mixture.members, LocationScale):
+        plain = Mixture(jax.vmap(network, (0, None))(ensemble.params, inputs))
+    else:
+        added = jnp.zeros_like(added)  # two for each member differ by it already
     is_sound = mixture.is_finite()
 
     def or_infinite(values: Array) -> Array:
         return jnp.where(is_sound & jnp.isnan(values), jnp.inf, values)
 
-    parts = (mixture.std, mixture.aleatoric, mixture.epistemic)
-    return mixture.center, *map(or_infinite, parts)
+    std, aleatoric, epistemic = map(
+        or_infinite, (mixture.std, plain.aleatoric, plain.epistemic + added)
+    )
+    return mixture.center, std, aleatoric, epistemic
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def predict_variance(
+    network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array
+) -> tuple[Array]:
+    """The posterior variance of the first member's raw locations, (rows, targets)."""
+    first = jax.tree.map(lambda leaf: leaf[0], ensemble.params)
+    variance = posterior_variance(network, first, ensemble.knowledge, inputs)
+    return (variance + outside[:, None] ** 2,)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def predict_information(
+    network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array
+) -> tuple[Array]:
+    """What a target would say about the locations, in nats."""
+    (variance,) = predict_variance(network, ensemble, inputs, outside)
+    locations, information = jax.vmap(network.locations, (0, None))(ensemble.params, inputs)
+    epistemic = variance + jnp.var(locations, axis=0)
+    return (0.5 * jnp.sum(jnp.log1p(epistemic * jnp.mean(information, axis=0)), axis=1),)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -84,13 +147,13 @@ def predict_member(
 @functools.partial(jax.jit, static_argnums=0)
 def predict_quantiles(
     network: DenseNetwork,
-    params: chex.ArrayTree,
+    ensemble: Ensemble,
     inputs: Array,
     outside: Array,
     probabilities: Array,
 ) -> tuple[Array, ...]:
     """One array for each probability."""
-    mixture = predict_mixture(network, params, inputs, outside)
+    mixture = predict_mixture(network, ensemble, inputs, outside)
     shape = mixture.batch_shape
     found = jax.vmap(lambda p: mixture.quantile(jnp.broadcast_to(p, shape)))(probabilities)
     return tuple(found)
@@ -98,10 +161,10 @@ def predict_quantiles(
 
 @functools.partial(jax.jit, static_argnums=0)
 def predict_nll(
-    network: DenseNetwork, params: chex.ArrayTree, inputs: Array, outside: Array, targets: Array
+    network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array, targets: Array
 ) -> tuple[Array]:
     """The NLL of targets in the units of training."""
-    return (predict_mixture(network, params, inputs, outside).nll(targets),)
+    return (predict_mixture(network, ensemble, inputs, outside).nll(targets),)
 
 
 def in_blocks(
@@ -123,13 +186,13 @@ def in_blocks(
 
 
 def mixture_in_blocks(
-    network: DenseNetwork, params: chex.ArrayTree, inputs: np.ndarray, outside: np.ndarray
+    network: DenseNetwork, ensemble: Ensemble, inputs: np.ndarray, outside: np.ndarray
 ) -> Mixture:
     """The mixture of all rows, in the units of training; members first, then rows."""
     parts = []
     for first in range(0, max(len(inputs), 1), BLOCK):
         rows = inputs[first : first + BLOCK], outside[first : first + BLOCK]
-        mixture = predict_mixture(network, params, *map(_padded, rows))
+        mixture = predict_mixture(network, ensemble, *map(_padded, rows))
         number = len(rows[0])
         parts.append(jax.tree.map(lambda leaf, n=number: np.asarray(leaf)[:, :n], mixture))
     return jax.tree.map(lambda *blocks: jnp.asarray(np.concatenate(blocks, axis=1)), *parts)

@@ -1,24 +1,22 @@
 """A regressor with scikit-learn's conventions that also says how sure it is."""
 
 import copy
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Self
 
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fisher8_jax._internal.checks import check_unmasked
+from fisher8_jax.ensembles import take_member
+from fisher8_jax.estimator._answers import Predicts
 from fisher8_jax.estimator._columns import Encoder
-from fisher8_jax.estimator._display import ShowsResults
+from fisher8_jax.estimator._epistemic import NEVER
 from fisher8_jax.estimator._estimator_checks import (
     as_targets,
-    check_hidden,
-    check_setting,
     check_some_targets,
     check_targets,
 )
@@ -26,26 +24,20 @@ from fisher8_jax.estimator._families import check_support, choose_likelihoods, f
 from fisher8_jax.estimator._frames import (
     Table,
     TableColumn,
-    columns_of_array,
-    columns_of_frame,
-    is_frame,
 )
-from fisher8_jax.estimator._network import DenseNetwork, link_of
-from fisher8_jax.estimator._prediction import (
-    Prediction,
-    in_blocks,
-    mixture_in_blocks,
-    predict_moments,
-    predict_nll,
-    predict_quantiles,
-)
+from fisher8_jax.estimator._memory import Memory, check_memory
 from fisher8_jax.estimator._saving import load_estimator, write_estimator
 from fisher8_jax.estimator._setup import check_setup
-from fisher8_jax.estimator._shrinking import scale_variances, variance_factor
-from fisher8_jax.estimator._training import Rows, best_candidate, train_candidates, train_on
+from fisher8_jax.estimator._shrinking import know, scale_variances, variance_factor
+from fisher8_jax.estimator._training import (
+    Rows,
+    best_candidate,
+    train_candidates,
+    train_on,
+)
 
 
-class Fisher8Regressor(RegressorMixin, ShowsResults):
+class Fisher8Regressor(RegressorMixin, Predicts):
     """An ensemble of networks that predicts a mean and an honest variance, without tuning.
 
     Columns are encoded and targets are brought to unit size. Each member is a dense network with
@@ -72,8 +64,9 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         patience: training stops after this fraction of `max_steps` without a better held-out NLL,
             and sooner if the best came early; 1 or more makes all steps.
         shrink_variance: True multiplies the members' variances by `variance_factor_`, so that what
-            they disagree about is not counted twice; False leaves the plain mixture of a deep
-            ensemble. Has a part in 'gaussian', 'student_t' and 'laplace'.
+            they disagree about is not counted twice, and adds the posterior variance of rows that
+            are less familiar than nine tenths of the training rows; False leaves the plain mixture
+            of a deep ensemble. The factor is for 'gaussian', 'student_t' and 'laplace' alone.
         random_state: an integer for the same result every time.
         show_progress: True shows progress on a terminal and in a notebook.
         checkpoint_dir: a folder for the unfinished training (extra `checkpoints`): a fit that was
@@ -152,9 +145,10 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
     def partial_fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Goes on training with more rows; the first call is `fit`.
 
-        Scales, levels of categories, likelihood and method stay what they are. A part of the new
-        rows is held out, and the best parameters on it are kept. The members learn from these rows
-        alone: give some of the old ones, too, if they are not to be forgotten.
+        Scales, levels of categories, likelihood and method stay what they are. Nothing is
+        forgotten: the members train on the new rows and on up to 20,000 of the old ones, which the
+        estimator remembers. Every member goes on holding out the rows that it held out before, and
+        a part of the new ones.
 
         Args:
             X: see `fit`; the same columns.
@@ -187,7 +181,7 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         best = best_candidate(candidates)
         self.target_shape_ = targets.shape[1:]
         self.family_, self.methods_, self.scaler_ = best.family, best.methods, best.scaler
-        self._keep(best.params, rows)
+        self._keep(best.params, Memory(rows, self.encoder_.outside(columns), best.held_out), seed)
         self.held_out_nll_ = best.held_out_nll
         self.candidates_ = {one.name: float(np.mean(one.held_out_nll)) for one in candidates}
         self.n_iter_ = best.steps
@@ -197,102 +191,34 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         self._check_target_shape(targets)
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
         check_support(self.family_, likelihood, targets, is_present)
-        setup = check_setup(self, len(targets))._replace(
-            members=len(self.held_out_nll_), methods=self.methods_[:1]
-        )
         rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
         seed = check_random_state(self.random_state).randint(2**31)
+        memory = check_memory(self.memory_).joined(
+            rows, self.encoder_.outside(columns), self.validation_fraction, seed
+        )
+        members = len(self.held_out_nll_)
+        setup = check_setup(self, len(memory.rows.targets), is_first=False)._replace(
+            members=members, methods=self.methods_[:1]
+        )
+        held_out = np.tile(memory.held_out, (members // len(memory.held_out), 1))
         params = scale_variances(network, likelihood, self.params_, 1 / self.variance_factor_)
-        params, steps, nll = train_on(rows, network, self.scaler_, params, setup, seed)
-        self._keep(params, rows)
+        params, steps, nll = train_on(
+            memory.rows, network, self.scaler_, params, setup, seed, held_out
+        )
+        self._keep(params, memory, seed)
         self.held_out_nll_ = nll
         self.n_iter_ += steps
 
-    @overload
-    def predict(self, X: Table, return_std: Literal[False] = False) -> np.ndarray: ...
-    @overload
-    def predict(self, X: Table, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
-    def predict(self, X: Table, return_std: bool = False) -> object:
-        """The mean (where a family has none, the median), and with `return_std` its spread too."""
-        mean, std, _, _ = self._run(predict_moments, X)
-        mean = self._to_units(mean)
-        mean = find_likelihood(self.family_, self.family).wrap(mean)
-        return (mean, std * np.asarray(self.scaler_.scale)) if return_std else mean
-
-    def predict_interval(self, X: Table, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The central interval that holds a new target with probability `coverage`.
-
-        Args:
-            X: inputs, shape (rows, features).
-            coverage: between 0 and 1.
-
-        Returns:
-            Lower and upper ends, each of the shape of the targets.
-        """
-        check_setting("coverage", coverage, above=0, below=1)
-        tail = 0.5 * (1 - coverage)
-        low, high = self.predict_quantile(X, (tail, 1 - tail))
-        return low, high
-
-    def predict_quantile(self, X: Table, probabilities: Sequence[float]) -> tuple[np.ndarray, ...]:
-        """The values that new targets stay below with given probabilities.
-
-        Args:
-            X: inputs, shape (rows, features).
-            probabilities: between 0 and 1.
-
-        Returns:
-            One array of the shape of the targets for each probability.
-        """
-        for probability in probabilities:
-            check_setting("probabilities", probability, above=0, below=1)
-        levels = jnp.asarray(probabilities, jnp.float32)
-        return tuple(map(self._to_units, self._run(predict_quantiles, X, extra=(levels,))))
-
-    def predict_uncertainty(self, X: Table) -> tuple[np.ndarray, np.ndarray]:
-        """The two parts of the variance: noise in the data, and disagreement of the members.
-
-        Returns:
-            Aleatoric and epistemic variance, in squared units of the targets; their sum is the
-            square of the standard deviation that `predict` returns.
-        """
-        _, _, *parts = self._run(predict_moments, X)
-        aleatoric, epistemic = (part * np.asarray(self.scaler_.scale) ** 2 for part in parts)
-        return aleatoric, epistemic
-
-    def predict_distribution(self, X: Table) -> Prediction:
-        """The predictive distribution in the units of the targets."""
-        mixture = mixture_in_blocks(self._network(), self.params_, *self._check_inputs(X))
-        return Prediction(mixture, self.scaler_)
-
-    def nll(self, X: Table, y: ArrayLike) -> np.ndarray:
-        """The negative log-likelihood of each target, nan where it is missing.
-
-        Args:
-            X: inputs.
-            y: targets, as in `fit`.
-
-        Returns:
-            One value per target, in the units of the data and with its constant.
-        """
-        inputs, outside = self._check_inputs(X)
-        targets = check_targets(y)
-        check_consistent_length(inputs, targets)
-        self._check_target_shape(targets)
-        scaled = ((targets - self.scaler_.shift) / self.scaler_.scale).astype(np.float32)
-        (values,) = in_blocks(
-            predict_nll, self._network(), self.params_, inputs, outside, np.nan_to_num(scaled)
-        )
-        return np.where(np.isnan(targets), np.nan, values + np.log(self.scaler_.scale))
-
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, with_rows: bool = False) -> None:
         """Writes the fitted estimator to one file, without pickle.
 
         Args:
             path: replaced in one step when the file is complete.
+            with_rows: whether the file also holds the training rows, which `partial_fit` needs.
+                Without them it has the encoded inputs of up to 128 rows, and no targets.
         """
         check_is_fitted(self)
-        write_estimator(self, path)
+        write_estimator(self, path, with_rows=with_rows)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -321,13 +247,6 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         weights = weights[kept] / weights.max()  # first, because the sum of large ones overflows
         return columns, targets[kept], is_present[kept], weights / weights.mean()
 
-    def _check_target_shape(self, targets: np.ndarray) -> None:
-        if targets.shape[1:] != self.target_shape_:
-            raise ValueError(
-                f"`y` must have rows of shape {self.target_shape_} as in `fit`, got "
-                f"{targets.shape[1:]}."
-            )
-
     def _check_data(
         self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[list[TableColumn], np.ndarray, np.ndarray]:
@@ -344,52 +263,15 @@ class Fisher8Regressor(RegressorMixin, ShowsResults):
         )
         return columns, targets, weights
 
-    def _check_inputs(self, X: Table) -> tuple[np.ndarray, np.ndarray]:
-        """Encoded rows, and how far each lies outside the data."""
-        check_is_fitted(self)
-        columns = self._columns(X, reset=False)
-        return self.encoder_.transform(columns), self.encoder_.outside(columns)
-
-    def _columns(self, X: Table, *, reset: bool) -> list[TableColumn]:
-        """The checked columns of a table."""
-        check_unmasked("X", X)
-        smallest = 2 if reset else 1
-        if is_frame(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if len(X) < smallest:
-                raise ValueError(f"`X` must have at least {smallest} rows, got {len(X)}.")
-            return columns_of_frame(X)
-        array = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=smallest,
-        )
-        return columns_of_array(array)
-
-    def _keep(self, params: Any, rows: Rows) -> None:
-        """Trained members, with variances that count their disagreement once."""
+    def _keep(self, params: Any, memory: Memory, seed: int) -> None:
+        """Trained members, with variances that count their disagreement once, and their rows."""
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
         self.variance_factor_ = np.ones(self.target_shape_)
         if self.shrink_variance:
-            self.variance_factor_ = variance_factor(network, likelihood, params, rows)
+            self.variance_factor_ = variance_factor(network, likelihood, params, memory.rows)
         self.params_ = scale_variances(network, likelihood, params, self.variance_factor_)
-
-    def _moments_of(self, columns: list[TableColumn]) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation for columns that are checked already."""
-        rows = self.encoder_.transform(columns), self.encoder_.outside(columns)
-        mean, std, _, _ = in_blocks(predict_moments, self._network(), self.params_, *rows)
-        return self._to_units(mean), std * np.asarray(self.scaler_.scale)
-
-    def _network(self) -> DenseNetwork:
-        link = link_of(find_likelihood(self.family_, self.family))
-        return DenseNetwork(check_hidden(self.hidden_layer_sizes), link, self.target_shape_)
-
-    def _run(self, program: Any, X: Table, extra: tuple = ()) -> list[np.ndarray]:
-        rows = self._check_inputs(X)
-        return in_blocks(program, self._network(), self.params_, *rows, extra=extra)
-
-    def _to_units(self, values: np.ndarray) -> np.ndarray:
-        return values * np.asarray(self.scaler_.scale) + np.asarray(self.scaler_.shift)
+        knowledge, self.known_variance_ = know(network, take_member(params, 0), memory.rows)
+        if not self.shrink_variance:
+            knowledge = knowledge._replace(level=np.full_like(knowledge.level, NEVER))
+        self.knowledge_, self.memory_ = knowledge, memory.limited(seed)
+        self.conformal_ = None

@@ -12,6 +12,7 @@ import numpy as np
 
 from fisher8_jax.artifacts import ArtifactError
 from fisher8_jax.estimator._columns import Encoder
+from fisher8_jax.estimator._epistemic import MOST_ANCHORS, Knowledge
 from fisher8_jax.estimator._estimator_checks import check_hidden
 from fisher8_jax.estimator._families import LIKELIHOODS
 from fisher8_jax.estimator._network import link_of
@@ -35,11 +36,27 @@ def check_restored(estimator: Any) -> None:
         _check_array(name, array, shape)
         if not np.all(np.asarray(array) > 0):
             raise ArtifactError(f"{name} is not positive.")
+    _check_knowledge(estimator, widths[0], math.prod(shape))
     held_out = np.asarray(estimator.held_out_nll_)
     if held_out.shape != (members,) or held_out.dtype.kind != "f":
         raise ArtifactError(f"held_out_nll is {_form(held_out)}, there are {members} members.")
     if type(estimator.n_iter_) is not int:
         raise ArtifactError(f"n_iter is {estimator.n_iter_!r}, not an integer.")
+
+
+def _check_knowledge(estimator: Any, features: int, targets: int) -> None:
+    shapes = Knowledge(
+        anchors=(targets, MOST_ANCHORS, features),
+        root=(targets, MOST_ANCHORS, MOST_ANCHORS),
+        scale=(targets,),
+        level=(targets,),
+    )
+    for name, shape in shapes._asdict().items():
+        array = getattr(estimator.knowledge_, name)
+        _check_array(f"knowledge/{name}", array, shape, np.float32)
+    known = np.asarray(estimator.known_variance_)
+    if known.ndim != 2 or len(known) != targets or known.dtype != np.float32:
+        raise ArtifactError(f"known_variance is {_form(known)}, there are {targets} targets.")
 
 
 def _check_columns(estimator: Any) -> int:

@@ -16,19 +16,23 @@ from fisher8_jax.artifacts import (
     save_artifact,
 )
 from fisher8_jax.estimator._columns import Encoder
-from fisher8_jax.estimator._families import LIKELIHOODS
+from fisher8_jax.estimator._conformal import CONFORMAL_SUPPORTS, Conformal, conformal_of
+from fisher8_jax.estimator._epistemic import Knowledge
+from fisher8_jax.estimator._families import LIKELIHOODS, find_likelihood
+from fisher8_jax.estimator._memory import Memory, check_memory
 from fisher8_jax.estimator._restored import check_restored
+from fisher8_jax.estimator._training import Rows
 from fisher8_jax.training import Method
 
 Estimator = TypeVar("Estimator")
 
-_KIND, _VERSION = "Fisher8Regressor", 1
+_KIND, _VERSION = "Fisher8Regressor", 2
 # A folder of this machine, and of a fit that has ended: no file may name one.
 _NOT_SAVED = "checkpoint_dir"
 
 
-def write_estimator(estimator: Any, path: str | Path) -> None:
-    """Writes settings and everything that was fitted."""
+def write_estimator(estimator: Any, path: str | Path, *, with_rows: bool) -> None:
+    """Writes settings and everything that was fitted; training rows only if asked for."""
     settings = estimator.get_params()
     if not isinstance(settings["random_state"], int | np.integer):
         settings["random_state"] = None  # a generator has moved on since the fit
@@ -53,7 +57,20 @@ def write_estimator(estimator: Any, path: str | Path) -> None:
         "scaler": {"shift": estimator.scaler_.shift, "scale": estimator.scaler_.scale},
         "held_out_nll": estimator.held_out_nll_,
         "variance_factor": estimator.variance_factor_,
+        "knowledge": estimator.knowledge_._asdict(),
+        "known_variance": estimator.known_variance_,
     }
+    likelihood = find_likelihood(estimator.family_, estimator.family)
+    if likelihood.support in CONFORMAL_SUPPORTS:
+        conformal = conformal_of(estimator)
+        config["conformal_groups"] = _plain(conformal.labels)
+        trees["conformal"] = {str(i): scores for i, scores in enumerate(conformal.scores)}
+    if with_rows:
+        memory = check_memory(estimator.memory_)
+        trees["memory"] = memory.rows._asdict() | {
+            "outside": memory.outside,
+            "held_out": memory.held_out,
+        }
     save_artifact(path, trees, config=config)
 
 
@@ -77,6 +94,20 @@ def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
     estimator.variance_factor_ = trees["variance_factor"]
+    estimator.knowledge_ = Knowledge(**trees["knowledge"])
+    estimator.known_variance_ = trees["known_variance"]
+    estimator.conformal_ = estimator.memory_ = None
+    if "conformal" in trees:
+        scores = trees["conformal"]
+        labels = config["conformal_groups"]
+        estimator.conformal_ = Conformal(
+            None if labels is None else tuple(labels),
+            tuple(scores[str(i)] for i in range(len(scores))),
+        )
+    if "memory" in trees:
+        found = dict(trees["memory"])
+        outside, held_out = found.pop("outside"), found.pop("held_out")
+        estimator.memory_ = Memory(Rows(**found), outside, held_out)
     check_restored(estimator)
     return estimator
 

@@ -29,12 +29,16 @@ _PASSES, _FEWEST_STEPS, _MOST_STEPS = 200, 5000, 16_000
 _BATCH_BY_ROWS = {0: 32, 4000: 64}
 
 
-def check_setup(estimator: Any, rows: int) -> Setup:
-    """The checked hyper-parameters of an estimator for a number of rows."""
+def check_setup(estimator: Any, rows: int, *, is_first: bool = True) -> Setup:
+    """The checked hyper-parameters of an estimator for a number of rows.
+
+    Members that are trained already (`is_first` False) make a quarter of the steps.
+    """
     batch = _check_count_or_auto(
         "batch_size", estimator.batch_size, from_rows_on(_BATCH_BY_ROWS, rows)
     )
     automatic_steps = min(max(_FEWEST_STEPS, _PASSES * rows // batch), _MOST_STEPS)
+    automatic_steps = automatic_steps if is_first else automatic_steps // 4
     patience = check_setting("patience", estimator.patience, above=0)
     fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
     check_flag("shrink_variance", estimator.shrink_variance)

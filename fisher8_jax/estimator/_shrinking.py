@@ -12,6 +12,13 @@ import chex
 import numpy as np
 
 from fisher8_jax.ensembles import take_member
+from fisher8_jax.estimator._epistemic import (
+    MOST_ROWS,
+    Knowledge,
+    learn_knowledge,
+    predict_tangents,
+)
+from fisher8_jax.estimator._estimator_checks import as_targets
 from fisher8_jax.estimator._network import DenseNetwork
 from fisher8_jax.estimator._prediction import in_blocks, predict_member
 from fisher8_jax.estimator._training import Rows
@@ -57,3 +64,19 @@ def scale_variances(
         return params
     name, slope = likelihood.variance_field
     return network.shift_output(params, name, slope * np.log(factor))
+
+
+def know(network: DenseNetwork, params: chex.ArrayTree, rows: Rows) -> tuple[Knowledge, np.ndarray]:
+    """What one member does not know, and the posterior variance of rows that are left out.
+
+    Args:
+        network: of all members.
+        params: of one member, with its own variances.
+        rows: of the table.
+    """
+    step = -(-len(rows.inputs) // MOST_ROWS)
+    inputs, is_present = rows.inputs[::step], rows.where[::step]
+    found = in_blocks(predict_tangents, network, params, inputs)
+    weights = is_present * as_targets(rows.weights[::step], is_present)
+    weights = len(rows.inputs) / len(inputs) * weights.reshape(len(inputs), -1)
+    return learn_knowledge(found, inputs, weights)

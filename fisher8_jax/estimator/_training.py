@@ -57,6 +57,8 @@ class Candidate(NamedTuple):
     steps: int
     held_out_nll: np.ndarray
     """Of each member, in the units of the data."""
+    held_out: np.ndarray
+    """The numbers of the rows that each run held out, the same for all methods."""
 
     @property
     def name(self) -> str:
@@ -96,10 +98,13 @@ def train_on(
     params: chex.ArrayTree,
     setup: Setup,
     seed: int,
+    held_out: np.ndarray,
 ) -> tuple[chex.ArrayTree, int, np.ndarray]:
     """Goes on from `params` with the one method of `setup`; its best, its steps, held-out NLLs."""
     (method,) = setup.methods
-    return _train(network, method, params, rows, scaler, setup, seed, None, str(method))
+    return _train(
+        network, method, params, rows, scaler, setup, seed, None, str(method), held_out=held_out
+    )[:3]
 
 
 def best_candidate(candidates: list[Candidate]) -> Candidate:
@@ -137,8 +142,12 @@ def _train(
     seed: int,
     checkpoints: TrainingCheckpoints | None,
     title: str,
-) -> tuple[chex.ArrayTree, int, np.ndarray]:
-    """All members side by side; their best parameters, the steps, held-out NLLs in data units."""
+    held_out: np.ndarray | None = None,
+) -> tuple[chex.ArrayTree, int, np.ndarray, np.ndarray]:
+    """All members side by side; their best parameters, the steps, held-out NLLs in data units.
+
+    Also the numbers of the rows that were held out.
+    """
     fitted: Fitted = fit(
         network,
         params,
@@ -147,12 +156,13 @@ def _train(
         method=method,
         runs=setup.members,
         seed=seed,
+        held_out=held_out,
         checkpoints=checkpoints,
         diagnostics=False,
         show_progress=title if setup.show_progress else False,
     )
     nll = fitted.validation_nll + _mean_log_scale(scaler, rows, fitted.validation_rows)
-    return jax.tree.map(np.asarray, fitted.params), fitted.steps, nll
+    return jax.tree.map(np.asarray, fitted.params), fitted.steps, nll, fitted.validation_rows
 
 
 def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:

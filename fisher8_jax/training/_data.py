@@ -113,6 +113,23 @@ def make_folds(
     return Folds(train, np.stack([order[place] for place in chosen]))
 
 
+def given_folds(held_out: np.ndarray, rows: int, runs: int) -> Folds:
+    """Folds whose held-out rows are given; each run learns from all others."""
+    chosen = np.asarray(held_out)
+    if chosen.ndim != 2 or len(chosen) != runs or chosen.dtype.kind not in "iu":
+        raise ValueError(
+            f"`held_out` must be row numbers of shape ({runs}, rows), got {chosen.dtype} of shape "
+            f"{chosen.shape}."
+        )
+    if chosen.size and not 0 <= chosen.min() <= chosen.max() < rows:
+        raise ValueError(f"`held_out` must be row numbers from 0 to {rows - 1}.")
+    order = np.arange(rows, dtype=np.int32)
+    left = [np.delete(order, run) for run in chosen]
+    if not all(0 < len(run) == rows - chosen.shape[1] for run in left):
+        raise ValueError("`held_out` must leave rows to learn from and name none twice in a run.")
+    return Folds(np.stack(left), chosen.astype(np.int32))
+
+
 def batch_rows(
     seed: int,
     train_rows: np.ndarray,

@@ -10,7 +10,15 @@ import numpy as np
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
-from fisher8_jax.training._data import BatchLoader, Data, Params, Variables, check_data, make_folds
+from fisher8_jax.training._data import (
+    BatchLoader,
+    Data,
+    Params,
+    Variables,
+    check_data,
+    given_folds,
+    make_folds,
+)
 from fisher8_jax.training._gradients import LossGradient
 from fisher8_jax.training._method import Method, TrainingState, with_runs
 from fisher8_jax.training._networks import Network, apply_network
@@ -80,6 +88,7 @@ def fit(
     variables: Variables = None,
     runs: int | None = None,
     validation: tuple | None = None,
+    held_out: np.ndarray | None = None,
     seed: int = 0,
     callback: Callback | None = None,
     checkpoints: TrainingCheckpoints | None = None,
@@ -101,6 +110,8 @@ def fit(
             own and holds out another part of the rows.
         validation: data of your own to validate on, of the form of `data`; by default each run
             holds out `plan.validation_fraction` of the rows, of each pattern of missing targets.
+        held_out: the numbers of the rows that each run holds out, shape (runs, rows), instead of
+            drawn ones.
         seed: decides which rows are held out, the order of the others, and every random key.
         callback: called as `callback(step, metrics, nll)` at each validation with the number of
             steps made, the metrics of the steps since the last call (arrays by name) and the
@@ -140,7 +151,7 @@ def fit(
         described,
         _keys(seed, number),
         plan,
-        _loader(network, params, variables, rows, validation, plan, number, seed),
+        _loader(network, params, variables, rows, validation, held_out, plan, number, seed),
         DIAGNOSTIC_METRICS if diagnostics else (),
         _of_one_run(callback) if runs is None else callback,
     )
@@ -160,18 +171,22 @@ def _loader(
     variables: Variables,
     rows: Data,
     validation: tuple | None,
+    held_out: np.ndarray | None,
     plan: Plan,
     runs: int,
     seed: int,
 ) -> BatchLoader:
     own = None if validation is None else check_data("validation", validation)
-    folds = make_folds(
-        np.random.default_rng((seed, 1)),
-        rows.rows,
-        runs=runs,
-        held_out=plan.validation_fraction if own is None else 0,
-        strata=_strata(rows.where),
-    )
+    if held_out is None:
+        folds = make_folds(
+            np.random.default_rng((seed, 1)),
+            rows.rows,
+            runs=runs,
+            held_out=plan.validation_fraction if own is None else 0,
+            strata=_strata(rows.where),
+        )
+    else:
+        folds = given_folds(held_out, rows.rows, runs)
     return BatchLoader(
         rows,
         folds,

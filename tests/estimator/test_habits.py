@@ -20,8 +20,9 @@ from fisher8_jax.estimator import (
     last_step,
     permutation_importance,
 )
+from fisher8_jax.estimator._epistemic import Knowledge
 from fisher8_jax.estimator._network import DenseNetwork, link_of
-from fisher8_jax.estimator._prediction import in_blocks, predict_moments
+from fisher8_jax.estimator._prediction import Ensemble, in_blocks, predict_moments
 from fisher8_jax.estimator._scorers import neg_crps, neg_interval_score, neg_nll
 from fisher8_jax.families import StudentTLearnedDf
 from fisher8_jax.plots import plot_importance
@@ -136,9 +137,12 @@ def test_partial_fit_goes_on_with_more_rows(tmp_path):
     assert np.mean((after - bent[~low]) ** 2) < 0.2 * np.mean((before - bent[~low]) ** 2)
     assert model.scaler_ is scale
     assert model.n_iter_ > steps
-    model.save(tmp_path / "model.f8")
+    model.save(tmp_path / "model.f8", with_rows=True)
     same = Fisher8Regressor.load(tmp_path / "model.f8").partial_fit(inputs, bent)
     assert same.n_iter_ > model.n_iter_
+    model.save(tmp_path / "model.f8")
+    with pytest.raises(ValueError, match="without its rows"):
+        Fisher8Regressor.load(tmp_path / "model.f8").partial_fit(inputs, bent)
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(inputs[:, :2], bent)
     with pytest.raises(ValueError, match=r"`y` must have rows of shape \(\)"):
@@ -179,7 +183,9 @@ def test_predictions_without_a_mean_have_a_center():
     bias = np.array([[2.0, 0.0, np.log(0.5)]] * 2, np.float32)
     params = [{"kernel": np.zeros((2, 1, 3), np.float32), "bias": bias}]
     rows = np.zeros((3, 1), np.float32), np.zeros(3, np.float32)
-    center, *rest = in_blocks(predict_moments, network, params, *rows)
+    zeros = {"anchors": (1, 4, 1), "root": (1, 4, 4), "scale": (1,), "level": (1,)}
+    knowledge = Knowledge(**{name: np.zeros(size, np.float32) for name, size in zeros.items()})
+    center, *rest = in_blocks(predict_moments, network, Ensemble(params, knowledge), *rows)
     np.testing.assert_array_equal(center, 2)
     std, aleatoric, epistemic = rest
     assert np.isinf(std).all()

@@ -47,8 +47,11 @@ def test_the_mixture_is_as_wide_as_its_members_were(targets, family):
     np.testing.assert_array_equal(shrunk.predict(inputs), plain.predict(inputs))
     less, same = shrunk.predict_uncertainty(inputs)
     np.testing.assert_allclose(less, factor * noise, rtol=1e-5)
-    np.testing.assert_array_equal(same, disagreement)
-    np.testing.assert_allclose(np.mean((less + same) / noise, axis=0), 1, rtol=1e-5)
+    # Nothing is added in rows that are as familiar as most.
+    added = same - disagreement
+    assert np.all(added >= 0)
+    assert np.mean(added == 0) > 0.8
+    np.testing.assert_allclose(np.mean((less + disagreement) / noise, axis=0), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

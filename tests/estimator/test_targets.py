@@ -288,7 +288,9 @@ def test_methods_of_two_structures_share_the_programs_of_validation():
 
 def make_candidate(name, nll, family="gaussian"):
     value = np.arange(len(nll), dtype=np.float32)
-    return Candidate(family, (name,), None, None, {"w": value}, 10, np.asarray(nll))
+    return Candidate(
+        family, (name,), None, None, {"w": value}, 10, np.asarray(nll), np.zeros((1, 1), int)
+    )
 
 
 @pytest.mark.parametrize(

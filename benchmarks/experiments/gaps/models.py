@@ -9,7 +9,12 @@ import numpy as np
 
 from benchmarks.experiments.gaps import networks
 from benchmarks.experiments.gaps.networks import Rows, predict_one
-from benchmarks.experiments.tables.models import fit_hist_gradient_boosting, fit_ngboost
+from benchmarks.experiments.tables.models import (
+    fit_deep_ensemble,
+    fit_fisher8,
+    fit_hist_gradient_boosting,
+    fit_ngboost,
+)
 from benchmarks.experiments.uci.data import Split
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import Mixture
@@ -71,6 +76,16 @@ def predict_evidence(split: Split, seed: int) -> Predictions:
     return {"evidence": _widened(posterior, test)}
 
 
+def predict_estimator(split: Split, seed: int) -> Predictions:
+    """The estimator with its defaults."""
+    return {"estimator": fit_fisher8(split, seed)(split.test_inputs)}
+
+
+def predict_deep_ensemble(split: Split, seed: int) -> Predictions:
+    """The networks of the estimator, by Adam, as a plain mixture without posterior."""
+    return {"deep_ensemble": fit_deep_ensemble(split, seed)(split.test_inputs)}
+
+
 def predict_dropout(split: Split, seed: int) -> Predictions:
     """MC dropout on mean and log-variance."""
     train, test = scaled(split)
@@ -119,6 +134,8 @@ def _gaussian(mean: np.ndarray, std: np.ndarray) -> Gaussian:
 PREDICT: dict[str, Callable[[Split, int], Predictions]] = {
     "networks": predict_networks,
     "evidence": predict_evidence,
+    "estimator": predict_estimator,
+    "deep_ensemble": predict_deep_ensemble,
     "dropout": predict_dropout,
     "gp": predict_gp,
     "hgb": predict_hgb,

@@ -12,6 +12,8 @@ GROUPS = {
         "five_posterior": "five, posteriors",
     },
     "evidence": {"evidence": "training by evidence"},
+    "estimator": {"estimator": "Fisher8Regressor"},
+    "deep_ensemble": {"deep_ensemble": "deep ensemble"},
     "hgb": {"hgb": "HGB, two stages"},
     "gp": {"gp": "Gaussian process"},
     "dropout": {"dropout": "MC dropout"},
