@@ -9,7 +9,13 @@ import numpy as np
 import optax
 
 import fisher8_jax.diagnostics
-from fisher8_jax import Gaussian, families, fisher8, fisher8_nll
+from fisher8_jax import (
+    Gaussian,
+    families,
+    fisher8,
+    fisher8_nll,
+    microbatched_value_and_grad,
+)
 from fisher8_jax.calibration import IsotonicPIT
 from fisher8_jax.diagnostics import TrainingRecord, doctor, top_gradient_share
 from tests.diagnostics import test_collapse, test_doctor, test_doctor_families
@@ -21,6 +27,7 @@ HERE = {
     "mean_uninformative": "test_rows_that_belong_together",
     "points_starved": "test_fisher8_feeds_starved_points",
     "heavy_tails": "test_recalibration_of_heavy_tails",
+    "micro_batches_normalised": "test_micro_batches_that_share_the_norms_of_the_batch",
 }
 ELSEWHERE = {
     "overdispersed": (
@@ -201,3 +208,32 @@ def test_fewer_degrees_of_freedom_for_heavier_tails():
 def test_the_cured_trainings_are_those_of_faults():
     assert set(test_doctor.CURED) <= set(test_doctor.FAULTY)
     assert {Setup(1), Setup(4)} <= set(test_doctor.CURED.values())  # more data; a scale that learns
+
+
+def test_micro_batches_that_share_the_norms_of_the_batch():
+    """`optax.MultiSteps` makes another step than the whole batch; the advice makes that one."""
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(4, 75)) * np.arange(1, 5)[:, None])
+    y = 2 * x + jnp.asarray(rng.normal(size=(4, 75)))
+
+    def predict(params, x):
+        return Gaussian(params[0] * x, params[1] * jnp.ones_like(x))
+
+    def gradient(params, x, y):
+        return jax.grad(lambda p: fisher8_nll(predict(p, x), y).mean())(params)
+
+    params, sgd = jnp.zeros(2), optax.sgd(1.0)
+    whole = gradient(params, x.ravel(), y.ravel())
+    steps = optax.MultiSteps(sgd, every_k_schedule=4)
+    state = steps.init(params)
+    for part in range(4):
+        updates, state = steps.update(gradient(params, x[part], y[part]), state, params)
+    dist, targets = predict(jnp.array([2.0, 0.0]), x.ravel()), y.ravel()
+    diagnosis = doctor(dist, targets, record=TrainingRecord(optimizer=state))
+    assert "`microbatched_value_and_grad`" in advice_of(diagnosis, "micro_batches_normalised")
+    assert np.linalg.norm(updates + whole) > 0.1 * np.linalg.norm(whole)
+
+    value_and_grad = microbatched_value_and_grad(predict, microbatch_size=75)
+    _, advised = value_and_grad(params, x.ravel(), y.ravel())
+    np.testing.assert_allclose(advised, whole, rtol=1e-12)
+    assert not doctor(dist, targets, record=TrainingRecord(optimizer=sgd.init(params)))
