@@ -1,6 +1,8 @@
 """Sphinx settings."""
 
 import importlib.metadata
+import pathlib
+import shutil
 
 from docutils import nodes
 from latex2mathml.converter import convert
@@ -45,7 +47,9 @@ exclude_patterns = ["_build", "gallery_source"]
 _in_style = style()
 _in_style.__enter__()
 
-# The programs are run while building, so their output and pictures are always true.
+# The programs are run while building, so their output and pictures are always true. Pages of
+# programs that were renamed since the last build are none of the site.
+shutil.rmtree(pathlib.Path(__file__).parent / "gallery", ignore_errors=True)
 sphinx_gallery_conf = {
     "examples_dirs": "gallery_source",
     "gallery_dirs": "gallery",
