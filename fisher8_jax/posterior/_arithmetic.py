@@ -56,33 +56,23 @@ def to_host(tree: ArrayTree) -> Any:
     return jax.tree.map(np.asarray, tree)
 
 
-def in_chunks(
-    function: Callable[[Any], Tree], tree: ArrayTree, chunk: int, axes: Any = None
-) -> Tree:
+def in_chunks(function: Callable[[Any], Tree], tree: ArrayTree, chunk: int) -> Tree:
     """`function` of some rows of `tree` at a time, its results joined as NumPy arrays.
 
     Args:
-        function: of a tree with `chunk` rows. The last rows are repeated to fill the last chunk, so
-            that one compiled program serves all.
-        tree: arrays whose first axis is the rows.
+        function: of a tree with `chunk` rows, or the next power of two if there are fewer, so that
+            one compiled program serves many sizes. The last row is repeated to fill up.
+        tree: arrays whose first axis is the rows; so is that of the results.
         chunk: how many rows at a time.
-        axes: a tree like the result with the axis of the rows; None where it is always the first.
     """
     if is_traced(tree):
         return function(tree)
     rows = jax.tree.leaves(tree)[0].shape[0]
-    chunk = min(chunk, rows)
+    chunk = min(chunk, 1 << (rows - 1).bit_length())
     parts = []
     for start in range(0, rows, chunk):
         places = np.minimum(np.arange(start, start + chunk), rows - 1)
         part = function(jax.tree.map(lambda x, places=places: np.asarray(x)[places], tree))
         parts.append(to_host(part))
-    if axes is None:
-        axes = jax.tree.map(lambda _: 0, parts[0])
-
-    def join(axis: int, *arrays: np.ndarray) -> np.ndarray:
-        joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
-        return joined if joined.shape[axis] == rows else np.take(joined, np.arange(rows), axis)
-
-    joined: Tree = jax.tree.map(join, axes, *parts)
+    joined: Tree = jax.tree.map(lambda *arrays: np.concatenate(arrays)[:rows], *parts)
     return joined

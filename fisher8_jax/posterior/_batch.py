@@ -8,7 +8,7 @@ from jax import Array
 
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax.curvature import jacobian_rows
-from fisher8_jax.posterior._dual import Dual, group_grams
+from fisher8_jax.posterior._dual import Dual, group_grams, whiten
 from fisher8_jax.posterior._evidence import Evidence, evidence_of
 from fisher8_jax.posterior._network import Network, PredictOne
 from fisher8_jax.posterior._outputs import outputs_of
@@ -73,8 +73,9 @@ def batch_evidence(
         )
     dist, leaf_rows = Network(params, predict_one, groups.leaves).rows(inputs)
     seen = outputs_of(dist, targets)
-    grams = group_grams(leaf_rows, leaf_rows, (seen.root, seen.root), groups.of_leaf, number)
-    system = Dual(leaf_rows, seen.root, grams, groups.of_leaf)
+    white = whiten(leaf_rows, seen.root)
+    grams = group_grams(white, white, groups.of_leaf, number)
+    system = Dual(white, seen.root, grams, groups.of_leaf)
     log_precision = jnp.asarray(log_precision, grams.dtype)
     factor, scale = system.factorize(log_precision), total / batch
     squares = squared_distances(prior, groups, params).astype(grams.dtype)

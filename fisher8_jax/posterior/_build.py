@@ -11,7 +11,7 @@ from jax import Array
 
 from fisher8_jax.curvature import LeafRows
 from fisher8_jax.posterior._arithmetic import in_chunks, to_host
-from fisher8_jax.posterior._dual import Dual, Rows, group_grams
+from fisher8_jax.posterior._dual import Dual, Rows, group_grams, whiten
 from fisher8_jax.posterior._network import Network
 from fisher8_jax.posterior._outputs import Outputs, outputs_of
 from fisher8_jax.posterior._primal import Primal
@@ -19,7 +19,7 @@ from fisher8_jax.posterior._prior import Groups
 
 
 class Rowwise(NamedTuple):
-    """The Jacobian's rows of some examples and what the family says about them."""
+    """The whitened rows of the Jacobian of some examples, and what the family says about them."""
 
     outputs: Outputs
     rows: Rows
@@ -39,6 +39,7 @@ Data = tuple[Network, ArrayTree, Array]
 
 def build(form: str, data: Data, groups: Groups, chunk: int) -> tuple[Dual | Primal, float]:
     """The system of a form, and the summed NLL of the rows."""
+    chunk = 4 * chunk  # fewer and larger ones than in predictions, which want the cache
     if form in ("primal", "last_layer"):
         return build_primal(*data, groups, chunk)
     seen = rowwise(*data, chunk)
@@ -46,13 +47,12 @@ def build(form: str, data: Data, groups: Groups, chunk: int) -> tuple[Dual | Pri
 
 
 def rowwise(network: Network, inputs: ArrayTree, targets: Array, chunk: int) -> Rowwise:
-    """The Jacobian's rows of all examples, not multiplied out where they need not be."""
-    shapes = jax.eval_shape(_rowwise, network, *jax.tree.map(lambda x: x[:1], (inputs, targets)))
-    axes = Rowwise(
-        Outputs(0, 0, 0, 0),  # type: ignore[arg-type]
-        tuple(LeafRows(None if r.activation is None else 0, 1) for r in shapes.rows),  # type: ignore[arg-type]
+    """The rows of all examples, not multiplied out where they need not be."""
+    found = in_chunks(lambda part: _rowwise(network, *part), (inputs, targets), chunk)
+    rows = tuple(
+        row._replace(delta=np.ascontiguousarray(np.swapaxes(row.delta, 0, 1))) for row in found.rows
     )
-    return in_chunks(lambda part: _rowwise(network, *part), (inputs, targets), chunk, axes)
+    return Rowwise(found.outputs, rows)
 
 
 def build_dual(seen: Rowwise, groups: Groups, chunk: int) -> Dual:
@@ -60,13 +60,17 @@ def build_dual(seen: Rowwise, groups: Groups, chunk: int) -> Dual:
     root = seen.outputs.root
     rows, outputs = root.shape[:2]
     size, chunk = rows * outputs, min(chunk, rows)
-    grams = np.empty((len(groups.names), size, size), root.dtype)
+    if chunk == rows:
+        grams = np.asarray(_grams(seen.rows, seen.rows, groups))
+        return Dual(seen.rows, root, grams, groups.of_leaf)
+    grams = np.empty((len(groups.names), outputs, rows, size), root.dtype)
     for start in range(0, rows, chunk):
         part = seen.take(np.minimum(np.arange(start, start + chunk), rows - 1))
-        block = np.asarray(_grams(part, seen, groups))
+        block = np.asarray(_grams(part.rows, seen.rows, groups))
+        block = block.reshape(len(grams), outputs, chunk, size)
         end = min(start + chunk, rows)
-        grams[:, start * outputs : end * outputs] = block[:, : (end - start) * outputs]
-    return Dual(seen.rows, root, to_host(grams), groups.of_leaf)
+        grams[:, :, start:end] = block[:, :, : end - start]
+    return Dual(seen.rows, root, grams.reshape(len(grams), size, size), groups.of_leaf)
 
 
 def build_primal(
@@ -91,20 +95,26 @@ def build_blocks(seen: Rowwise, groups: Groups, size: int) -> Dual:
     """Independent systems of `size` rows each, stacked along a new first axis."""
     number = len(seen.outputs.root) // size
     parts = [seen.take(np.arange(i * size, (i + 1) * size)) for i in range(number)]
-    duals = [Dual(p.rows, p.outputs.root, _grams(p, p, groups), groups.of_leaf) for p in parts]
+    duals = [
+        Dual((), p.outputs.root, _grams(p.rows, p.rows, groups), groups.of_leaf) for p in parts
+    ]
     return jax.tree.map(lambda *arrays: np.stack(arrays), *duals)
 
 
 @jax.jit
 def _rowwise(network: Network, inputs: ArrayTree, targets: Array) -> Rowwise:
+    """With the rows as the first axis of every array."""
     dist, rows = network.rows(inputs)
-    return Rowwise(outputs_of(dist, targets), rows)
+    seen = outputs_of(dist, targets)
+    white = whiten(rows, seen.root)
+    return Rowwise(
+        seen, tuple(LeafRows(row.activation, jnp.swapaxes(row.delta, 0, 1)) for row in white)
+    )
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _grams(part: Rowwise, seen: Rowwise, groups: Groups) -> Array:
-    roots = (part.outputs.root, seen.outputs.root)
-    return group_grams(part.rows, seen.rows, roots, groups.of_leaf, len(groups.names))
+def _grams(left: Rows, right: Rows, groups: Groups) -> Array:
+    return group_grams(left, right, groups.of_leaf, len(groups.names))
 
 
 @functools.partial(jax.jit, donate_argnums=0)

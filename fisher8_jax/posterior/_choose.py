@@ -15,6 +15,9 @@ from fisher8_jax.posterior._report import FORMS
 # What 'auto' takes at most: some minutes of one core.
 _OPERATIONS = 5e12
 
+# Rows at a time: enough for fast products, few enough for the cache.
+_CHUNK = 512
+
 
 class Sizes(NamedTuple):
     """What the cost depends on.
@@ -53,7 +56,7 @@ class Sizes(NamedTuple):
             per_row = 8 * 6 * self.outputs * self.params
         else:
             per_row = 8 * 6 * self.outputs**2 * self.rows * max(1, self.positions) ** 2
-        return int(np.clip(memory / 8 / per_row, 1, 4096))
+        return int(np.clip(memory / 8 / per_row, 1, _CHUNK))
 
 
 def choose_form(form: str, sizes: Sizes, memory: float) -> str:

@@ -6,14 +6,16 @@ With the whitened Jacobian `R` of all training rows and the prior's precisions `
     covariance of the outputs at x, x' = J D^-1 J'' - J D^-1 R' A^-1 R D^-1 J''
 
 where `J`, `J'` are the Jacobians at x and x'. Leaf Gram matrices are kept, so another `D` costs a
-factorisation and no derivative. Outputs of one example follow each other.
+factorisation and no derivative. Rows of `A` are ordered by output first, then by example.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from chex import ArrayTree
 from jax import Array
 
@@ -22,6 +24,7 @@ from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.curvature import LeafRows
 from fisher8_jax.families import Family
 from fisher8_jax.posterior._network import Network
+from fisher8_jax.posterior._triangular import inverse_from, inverse_root
 
 Rows = tuple[LeafRows, ...]
 
@@ -32,21 +35,26 @@ class Dual:
     """The training rows, and their Gram matrices.
 
     Attributes:
-        rows: of the uncertain leaves' Jacobian, at the training inputs.
+        rows: of the uncertain leaves' Jacobian at the training inputs, whitened.
         root: the lower roots of the Fisher information, `(rows, p, p)`.
-        grams: whitened Gram matrices, one for each group of the prior, `(groups, m, m)`.
+        grams: whitened Gram matrices, one for each group of the prior, `(groups, m, m)`; None where
+            nothing but predictions is asked for.
         of_leaf: the group of each leaf.
     """
 
     rows: Rows
     root: Array
-    grams: Array
+    grams: Any
     of_leaf: tuple[int, ...] = dataclasses.field(metadata={"static": True})
 
     @property
     def size(self) -> int:
         """The number of rows of `A`."""
-        return self.grams.shape[-1]
+        return self.root.shape[-3] * self.root.shape[-2]
+
+    def to_predict(self) -> "Dual":
+        """What `covariance` reads, on the device."""
+        return jax.device_put(Dual(self.rows, self.root, None, self.of_leaf))
 
     def factorize(self, log_precision: Array) -> Array:
         """The lower Cholesky factor of `A`."""
@@ -59,8 +67,15 @@ class Dual:
 
     def effective(self, factor: Array, log_precision: Array) -> Array:
         """The effective number of parameters of each group, `tr(A^-1 K) / precision`."""
-        inverse = solve_cholesky(factor, jnp.eye(self.size, dtype=factor.dtype))
-        return jnp.einsum("ij,gij->g", inverse, self.grams) * jnp.exp(-log_precision)
+        traces = self.grams.reshape(len(self.grams), -1) @ inverse_from(factor).reshape(-1)
+        return traces * jnp.exp(-log_precision)
+
+    def blocks(self, places: np.ndarray) -> "Dual":
+        """Independent systems of some rows each, `places[block, row]`, stacked."""
+        rows, outputs = self.root.shape[:2]
+        at = (np.arange(outputs)[:, None] * rows + places[:, None]).reshape(len(places), -1)
+        grams = np.stack([self.grams[:, i[:, None], i[None]] for i in at])
+        return Dual((), self.root[places], grams, self.of_leaf)
 
     def features(self, network: Network, inputs: ArrayTree) -> tuple[Family, Rows]:
         """Predictions, and what `covariance` wants to know of the inputs."""
@@ -71,24 +86,23 @@ class Dual:
         weights = self._weights(log_precision)
         own = sum(w * row.own_gram() for w, row in zip(weights, rows, strict=True))
         explained = self._explained(factor, weights, rows)
-        return own - jnp.einsum("nia,nib->iab", explained, explained)
+        return own - jnp.moveaxis(jnp.sum(explained[:, None] * explained[None], -1), -1, 0)
 
     def joint_covariance(
         self, factor: Array, log_precision: Array, left: Rows, right: Rows
     ) -> Array:
         """Of the outputs at several inputs, `(rows, p, other rows, p)`."""
         weights = self._weights(log_precision)
-        prior = _weighted_gram(weights, left, right)
+        prior = jnp.transpose(_weighted_gram(weights, left, right), (1, 0, 3, 2))
         explained = [self._explained(factor, weights, rows) for rows in (left, right)]
-        return prior - jnp.einsum("nia,njb->iajb", *explained)
+        return prior - jnp.einsum("ain,bjn->iajb", *explained)
 
     def whitened_covariance(self, factor: Array) -> Array:
         """Of every training row's whitened outputs, `(rows, p, p)`: `I` minus blocks of `A^-1`."""
-        inverse = solve_cholesky(factor, jnp.eye(self.size, dtype=factor.dtype))
         rows, outputs = self.root.shape[:2]
-        blocks = inverse.reshape(rows, outputs, rows, outputs)
-        own = jnp.moveaxis(jnp.diagonal(blocks, axis1=0, axis2=2), -1, 0)
-        return jnp.eye(outputs, dtype=own.dtype)[None] - own
+        root = inverse_root(factor).reshape(-1, outputs, rows)
+        own = jnp.sum(root[:, :, None] * root[:, None], 0)
+        return jnp.eye(outputs, dtype=own.dtype)[None] - jnp.moveaxis(own, -1, 0)
 
     def draw(
         self, factor: Array, log_precision: Array, network: Network, inputs: ArrayTree, key: Array
@@ -107,7 +121,7 @@ class Dual:
         ]
         seen = jnp.einsum("iab,ia->ib", self.root, network.push(step, inputs))
         noisy = seen + jax.random.normal(noise_key, seen.shape, seen.dtype)
-        solved = solve_cholesky(factor, noisy.reshape(-1, 1)).reshape(seen.shape)
+        solved = by_row(solve_cholesky(factor, by_output(noisy)[:, None]), len(noisy))
         pulled = network.pull(jnp.einsum("iab,ib->ia", self.root, solved), inputs)
         return [t - s**2 * p for t, s, p in zip(step, scales, pulled, strict=True)]
 
@@ -115,30 +129,50 @@ class Dual:
         return [jnp.exp(-log_precision[group]) for group in self.of_leaf]
 
     def _explained(self, factor: Array, weights: Sequence[Array], rows: Rows) -> Array:
-        """`chol(A)^-1 R D^-1 J'`, shape `(m, rows, p)`."""
+        """`J D^-1 R' chol(A)^-T`, shape `(p, rows, m)`."""
         cross = _weighted_gram(weights, rows, self.rows)
-        cross = jnp.einsum("iajc,jcb->iajb", cross, self.root)
-        flat = cross.reshape(-1, self.size)
-        solved = solve_lower(factor, flat.T)
-        return solved.reshape(-1, *cross.shape[:2])
+        solved = solve_lower(factor, cross.reshape(-1, self.size).T)
+        return solved.T.reshape(*cross.shape[:2], self.size)
+
+
+def by_output(vectors: Array) -> Array:
+    """Vectors of all rows, `(rows, p)`, in the order of `A`."""
+    return vectors.T.reshape(-1)
+
+
+def by_row(flat: Array, rows: int) -> Array:
+    """The inverse of `by_output`."""
+    return flat.reshape(-1, rows).T
+
+
+def whiten(rows: Rows, root: Array) -> Rows:
+    """`L' J` of every example."""
+    return tuple(
+        LeafRows(row.activation, jnp.einsum("iab,ai...->bi...", root, row.delta)) for row in rows
+    )
 
 
 def _weighted_gram(weights: Sequence[Array], left: Rows, right: Rows) -> Array:
-    """`J D^-1 J'` of two batches, `(rows, p, other rows, p)`."""
-    total = sum(w * a.gram(b) for w, a, b in zip(weights, left, right, strict=True))
-    return jnp.transpose(total, (1, 0, 3, 2))
+    """`J D^-1 J'` of two batches, `(p, rows, p, other rows)`; one product for all dense leaves."""
+    pairs = list(zip(weights, left, right, strict=True))
+    dense = [pair for pair in pairs if pair[1].activation is None]
+    terms = [
+        LeafRows(w * a.activation, a.delta).gram(b) for w, a, b in pairs if a.activation is not None
+    ]
+    if dense:
+        ours = jnp.concatenate([w * a.delta for w, a, _ in dense], -1)
+        others = jnp.concatenate([b.delta for _, _, b in dense], -1)
+        terms.append(LeafRows(None, ours).gram(LeafRows(None, others)))
+    return sum(terms[1:], terms[0])
 
 
-def group_grams(
-    left: Rows, right: Rows, roots: tuple[Array, Array], of_leaf: tuple[int, ...], groups: int
-) -> Array:
-    """Whitened Gram matrices of two batches for each group, `(groups, p rows, p other rows)`."""
+def group_grams(left: Rows, right: Rows, of_leaf: tuple[int, ...], groups: int) -> Array:
+    """Gram matrices of two batches for each group, `(groups, p rows, p other rows)`."""
     totals: list[Array | None] = [None] * groups
     for group, a, b in zip(of_leaf, left, right, strict=True):
         gram = a.gram(b)
         old = totals[group]
         totals[group] = gram if old is None else old + gram
     blocks = jnp.stack([total for total in totals if total is not None])
-    white = jnp.einsum("gciej,ica,jeb->giajb", blocks, *roots)
-    rows, outputs = roots[0].shape[:2]
-    return white.reshape(groups, rows * outputs, -1)
+    outputs, rows = blocks.shape[1:3]
+    return blocks.reshape(groups, outputs * rows, -1)

@@ -7,7 +7,7 @@ import numpy as np
 from chex import ArrayTree
 from jax import Array
 
-from fisher8_jax._internal.checks import check_positive
+from fisher8_jax._internal.checks import check_choice, check_positive
 from fisher8_jax.posterior._arithmetic import arithmetic, cast, check_dtype, to_host
 from fisher8_jax.posterior._build import build
 from fisher8_jax.posterior._choose import Sizes, choose_form, last_layer, subset_rows
@@ -32,7 +32,7 @@ def fit_posterior(
     targets: Array,
     *,
     prior: Prior | None = None,
-    tune: bool = True,
+    tune: bool | str = True,
     form: str = "auto",
     memory: float = 2e9,
     dtype: str = "float64",
@@ -49,7 +49,11 @@ def fit_posterior(
         inputs: of the training rows, a pytree of arrays whose first axis is the rows.
         targets: of the training rows.
         prior: precisions of the parameters; by default one for each leaf.
-        tune: whether the evidence chooses the precisions, from those of `prior` on.
+        tune: whether the data choose the precisions, from those of `prior` on. 'evidence' ends at
+            the maximum of the evidence, the right choice for parameters at the maximum of the
+            posterior. True ends at the geometric mean of these precisions and the inverse mean
+            squares of the parameters: most parameters of a network that stopped early are where
+            they began, not at the prior's mean, and the evidence takes that for a wide prior.
         form: 'dual' factorises one matrix over all outputs of all rows, 'primal' one over all
             parameters; both are exact. 'last_layer' fixes all parameters in which the outputs are
             not affine, 'subset' takes a random part of the rows. 'auto' takes the cheaper exact
@@ -87,6 +91,8 @@ def fit_posterior(
     """
     prior = Prior() if prior is None else prior
     _check_arguments(prior, memory, check_dtype(dtype))
+    if not isinstance(tune, bool):
+        check_choice("tune", tune, ("evidence",))
     with arithmetic(dtype):
         params, inputs, targets = (cast(tree, dtype) for tree in (params, inputs, targets))
         check_data(params, inputs, targets)
@@ -130,17 +136,19 @@ class _Fitting(NamedTuple):
         return [int(np.size(every[i])) for i in self.groups.leaves]
 
 
-def _fit(fitting: _Fitting, form: str, tune: bool, dtype: str, given: int) -> Posterior:
+def _fit(fitting: _Fitting, form: str, tune: bool | str, dtype: str, given: int) -> Posterior:
     chunk = fitting.sizes.chunk(form, fitting.memory)
     groups, data = fitting.groups, (fitting.network, fitting.inputs, fitting.targets)
     system, nll = build(form, data, groups, chunk)
-    start = cast(to_host(log_precisions(fitting.prior, groups)), dtype)
+    start = log_precisions(fitting.prior, groups).astype(dtype)
     squares = cast(to_host(squared_distances(fitting.prior, groups, fitting.params)), dtype)
-    settled = settle(system, start, nll, squares, groups, data if tune else None)
+    sizes = groups.add_up(fitting.leaf_sizes)
+    raised = sizes.astype(dtype) if tune is True else None
+    settled = settle(system, start, nll, squares, groups, data if tune else None, raised)
     notes = () if fitting.shape.dtype == dtype else (_note_of(fitting.shape.dtype),)
     report = Report(
         groups=groups.names,
-        sizes=tuple(int(n) for n in groups.add_up(fitting.leaf_sizes)),
+        sizes=tuple(int(n) for n in sizes),
         form=form,
         unknowns=system.size,
         rows=len(fitting.targets),

@@ -98,9 +98,8 @@ class Posterior:
 
         Args:
             inputs: like those of training, any number of rows.
-            samples: how many draws of the outputs to mix. None takes the closed form of a
-                location-scale family, and 64 draws for any other. Draws are better, too, where
-                the scale itself is very uncertain.
+            samples: how many draws of the outputs to mix. None takes a mixture over quantiles of
+                the log-scale for a location-scale family, and 64 draws for any other.
             key: for the draws, `jax.random.key(0)` if None.
 
         Returns:
@@ -184,8 +183,10 @@ class Posterior:
         with arithmetic(self.report.dtype, self, inputs):
             state, inputs = self.state, self._cast(inputs)
             _check_has_rows(inputs)
-            chunk = self.report.chunk
-            found = in_chunks(lambda x: _covariance(self.system, state, x), inputs, chunk)
+            system = self.system
+            if not is_traced(self, inputs):  # once, not for every chunk
+                system, state = system.to_predict(), jax.device_put(state)
+            found = in_chunks(lambda x: _covariance(system, state, x), inputs, self.report.chunk)
             return self._give(found)
 
     def _draw(self, key: Array, samples: int) -> list[Array]:

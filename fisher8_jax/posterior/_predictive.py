@@ -1,26 +1,35 @@
 """From normal outputs to a predicted distribution of targets.
 
 The outputs of the network are normal around its predictions. Sampling them gives a mixture for any
-family. Of a location-scale family the first two moments are known in closed form,
+family. For a location-scale family no sampling is needed: given the log-scale, the location is
+normal, and a member of the family with the variance of noise and location together stands for the
+rest. So the predictive is the equal mixture over some quantiles of the log-scale, and
 
-    variance = noise_std^2 exp(2 log_scale + 2 Var[log_scale]) + Var[location],
+    variance = mean over the quantiles of noise_std^2 exp(2 log_scale) + Var[location],
 
-the first term aleatoric, the second epistemic; a member of the same family with these moments is
-the closed form. Where the log-scale is very uncertain (a variance of several), the moments are
-those of a far tail, and a mixture of draws is the better answer.
+the first term aleatoric, the second epistemic. The standard deviation of the log-scale counts as at
+most 1: beyond, the linearised log-scale says nothing but that it does not know, and its exponential
+would be that of a tail which no target reaches.
 """
 
 import dataclasses
+from statistics import NormalDist
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.families import Family, LocationScale, Predictive
 from fisher8_jax.posterior._outputs import from_vectors, vectors_of
+
+# Quantiles of a standard normal in the middle of equal parts, of variance 1.
+_QUANTILES = np.array([NormalDist().inv_cdf((i + 0.5) / 7) for i in range(7)])
+_QUANTILES /= np.sqrt(np.mean(np.square(_QUANTILES)))
+_WIDEST = 1.0
 
 
 @register_tree
@@ -107,22 +116,25 @@ class PosteriorPredictive(Predictive):
 
 
 def closed_form(dist: LocationScale, covariance: Array) -> PosteriorPredictive:
-    """The family's member with the moments of the predictive.
+    """The mixture over quantiles of the log-scale.
 
     Args:
         dist: the predictions.
         covariance: of all outputs of every row, `(rows, p, p)`.
     """
-    location, log_scale = _moments(dist, _element_blocks(dist, covariance))
-    width = jnp.where(jnp.isfinite(dist.noise_std), dist.noise_std, 1)  # heavy tails: its scale
-    log_aleatoric = 2 * dist.log_scale + 2 * log_scale
+    location, log_scale, both = _moments(dist, _element_blocks(dist, covariance))
     tiny = jnp.finfo(location.dtype).tiny
-    log_epistemic = jnp.log(jnp.maximum(location, tiny)) - 2 * jnp.log(width)
-    widened = dist.with_location_scale(
-        dist.location, 0.5 * jnp.logaddexp(log_aleatoric, log_epistemic)
-    )
-    aleatoric = jnp.square(dist.noise_std) * jnp.exp(log_aleatoric)
-    return PosteriorPredictive(widened, aleatoric, location)
+    width = jnp.sqrt(jnp.maximum(log_scale, tiny))
+    node = jnp.asarray(_QUANTILES, width.dtype).reshape(-1, *(1,) * width.ndim)
+    slope = both / width  # of the location, for each standard deviation of the log-scale
+    rest = jnp.log(jnp.maximum(location - jnp.square(slope), tiny))[None]
+    log_noise = 2 * (dist.log_scale[None] + node * jnp.minimum(width, _WIDEST)[None])
+    noise = jnp.where(jnp.isfinite(dist.noise_std), dist.noise_std, 1)  # heavy tails: its scale
+    log_scales = 0.5 * jnp.logaddexp(log_noise, rest - 2 * jnp.log(noise)[None])
+    locations = dist.location[None] + node * slope[None]
+    members = jax.vmap(dist.with_location_scale)(locations, log_scales)
+    aleatoric = jnp.square(dist.noise_std) * jnp.mean(jnp.exp(log_noise), 0)
+    return PosteriorPredictive(Mixture(members), aleatoric, location)
 
 
 def sampled(dist: Family, covariance: Array, key: Array, samples: int) -> Mixture:
@@ -137,8 +149,8 @@ def sampled(dist: Family, covariance: Array, key: Array, samples: int) -> Mixtur
     return Mixture(jax.vmap(lambda vector: from_vectors(dist, vector))(drawn))
 
 
-def _moments(dist: LocationScale, covariance: Array) -> tuple[Array, Array]:
-    """The variances of location and log-scale, of the batch shape."""
+def _moments(dist: LocationScale, covariance: Array) -> tuple[Array, Array, Array]:
+    """The variances of location and log-scale and their covariance, of the batch shape."""
 
     def coordinates(vector: Array) -> Array:
         other: LocationScale = dist.from_vector(vector)
@@ -150,9 +162,9 @@ def _moments(dist: LocationScale, covariance: Array) -> tuple[Array, Array]:
         lambda unit: jax.jvp(coordinates, (vector,), (jnp.broadcast_to(unit, vector.shape),))[1],
         out_axes=-1,
     )(units)
-    variances = jnp.einsum("...ka,...ab,...kb->...k", slopes, covariance, slopes)
-    location, log_scale = jnp.moveaxis(jnp.maximum(variances, 0), -1, 0)
-    return location, log_scale
+    found = jnp.einsum("...ka,...ab,...lb->...kl", slopes, covariance, slopes)
+    location, log_scale = (jnp.maximum(found[..., i, i], 0) for i in range(2))
+    return location, log_scale, found[..., 0, 1]
 
 
 def _element_blocks(dist: Family, covariance: Array) -> Array:

@@ -5,6 +5,7 @@ With `S = I + D^-1/2 R' R D^-1/2` the posterior covariance of the uncertain para
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from fisher8_jax._internal.batching import cholesky, solve_lower
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Family
 from fisher8_jax.posterior._network import Network
+from fisher8_jax.posterior._triangular import inverse_root
 
 
 @register_tree
@@ -24,12 +26,13 @@ class Primal:
     """The curvature of the NLL in the uncertain parameters.
 
     Attributes:
-        curvature: `R' R`, entries of all uncertain leaves in order.
+        curvature: `R' R`, entries of all uncertain leaves in order; None where nothing but
+            predictions is asked for.
         of_leaf: the group of each leaf.
         sizes: how many entries each leaf has.
     """
 
-    curvature: Array
+    curvature: Any
     of_leaf: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     sizes: tuple[int, ...] = dataclasses.field(metadata={"static": True})
 
@@ -37,6 +40,10 @@ class Primal:
     def size(self) -> int:
         """The number of uncertain parameters."""
         return sum(self.sizes)
+
+    def to_predict(self) -> "Primal":
+        """What `covariance` reads."""
+        return dataclasses.replace(self, curvature=None)
 
     def factorize(self, log_precision: Array) -> Array:
         """The lower Cholesky factor of `S`."""
@@ -50,8 +57,7 @@ class Primal:
 
     def effective(self, factor: Array, log_precision: Array) -> Array:
         """The effective number of parameters of each group, `sum of 1 - (S^-1)_jj`."""
-        inverse = solve_lower(factor, jnp.eye(self.size, dtype=factor.dtype))
-        known = 1 - jnp.sum(jnp.square(inverse), 0)
+        known = 1 - jnp.sum(jnp.square(inverse_root(factor)), 0)
         return jnp.zeros_like(log_precision).at[self._of_entry()].add(known)
 
     def features(self, network: Network, inputs: ArrayTree) -> tuple[Family, Array]:
@@ -61,14 +67,14 @@ class Primal:
     def covariance(self, factor: Array, log_precision: Array, rows: Array) -> Array:
         """Of the outputs of every example, `(rows, p, p)`."""
         half = self._half(factor, log_precision, rows)
-        return jnp.einsum("nia,nib->iab", half, half)
+        return jnp.sum(half[:, :, None] * half[:, None], -1)
 
     def joint_covariance(
         self, factor: Array, log_precision: Array, left: Array, right: Array
     ) -> Array:
         """Of the outputs at several inputs, `(rows, p, other rows, p)`."""
         halves = [self._half(factor, log_precision, rows) for rows in (left, right)]
-        return jnp.einsum("nia,njb->iajb", *halves)
+        return jnp.einsum("ian,jbn->iajb", *halves)
 
     def draw(
         self, factor: Array, log_precision: Array, network: Network, inputs: ArrayTree, key: Array
@@ -81,9 +87,9 @@ class Primal:
         return [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
 
     def _half(self, factor: Array, log_precision: Array, rows: Array) -> Array:
-        """`chol(S)^-1 D^-1/2 J'`, shape `(entries, rows, p)`."""
+        """`J D^-1/2 chol(S)^-T`, shape `(rows, p, entries)`."""
         scaled = (rows * self._scales(log_precision)[None, None]).reshape(-1, self.size)
-        return solve_lower(factor, scaled.T).reshape(-1, *rows.shape[:2])
+        return solve_lower(factor, scaled.T).T.reshape(rows.shape)
 
     def _scales(self, log_precision: Array) -> Array:
         return jnp.exp(-0.5 * log_precision)[self._of_entry()]

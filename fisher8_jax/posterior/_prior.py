@@ -133,15 +133,17 @@ def log_precisions(prior: Prior, groups: Groups) -> np.ndarray:
     return np.log(np.asarray(values, float))
 
 
-def squared_distances(prior: Prior, groups: Groups, params: ArrayTree) -> Array:
-    """`|params - mean|^2` of every group."""
+def squared_distances(prior: Prior, groups: Groups, params: ArrayTree) -> Any:
+    """`|params - mean|^2` of every group; NumPy's of NumPy parameters, which compiles nothing."""
     leaves = jax.tree.leaves(params)
     means = [None] * len(leaves) if prior.mean is None else _check_mean(prior.mean, params)
     total: list[Any] = [0.0] * len(groups.names)
     for group, index in zip(groups.of_leaf, groups.leaves, strict=True):
-        mean, leaf = means[index], at_least_float32(jnp.asarray(leaves[index]))
-        total[group] += jnp.sum(jnp.square(leaf if mean is None else leaf - mean))
-    return jnp.stack(total)
+        mean, leaf = means[index], leaves[index]
+        if not isinstance(leaf, np.ndarray):
+            leaf = at_least_float32(jnp.asarray(leaf))
+        total[group] += ((leaf if mean is None else leaf - mean) ** 2).sum()
+    return jnp.stack(total) if any(isinstance(t, jax.Array) for t in total) else np.stack(total)
 
 
 def means_of(prior: Prior, groups: Groups, params: ArrayTree) -> list[Any]:

@@ -56,7 +56,7 @@ def examine(
 ) -> Setting:
     """Looks at the first row, and checks the targets against its prediction."""
     one = jax.tree.map(lambda x: x[:1], inputs)
-    first = jax.jit(jax.vmap(predict_one, (None, 0)))(params, one)
+    first = jax.eval_shape(jax.vmap(predict_one, (None, 0)), params, one)
     _check_targets(first, targets)
     _, rows = jax.eval_shape(lambda p, x: jacobian_rows(predict_one, p, x), params, one)
     sizes = map(np.size, jax.tree.leaves(params))
@@ -71,9 +71,9 @@ def examine(
 
 
 def _check_targets(first: Family, targets: Array) -> None:
-    """Shape and support, by the prediction of the first row."""
+    """Shape and support, by the shapes of the first row's prediction."""
     check_family("the result of `predict_one`", first)
     rows = len(targets)
-    check_targets(targets, (rows, *first.batch_shape[1:], *first.event_shape))
-    repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape[1:])), first)
-    repeated.check_support(jnp.asarray(targets))
+    zeros = jax.tree.map(lambda x: np.zeros((rows, *x.shape[1:]), x.dtype), first)
+    check_targets(targets, (*zeros.batch_shape, *zeros.event_shape))
+    zeros.check_support(targets)

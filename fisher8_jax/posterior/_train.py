@@ -22,7 +22,7 @@ from jax.scipy.linalg import cho_solve
 
 from fisher8_jax._internal.checks import check_count, check_positive
 from fisher8_jax.posterior._arithmetic import arithmetic, cast, to_host
-from fisher8_jax.posterior._dual import group_grams
+from fisher8_jax.posterior._dual import by_output, by_row, group_grams, whiten
 from fisher8_jax.posterior._network import Network, PredictOne
 from fisher8_jax.posterior._outputs import outputs_of
 from fisher8_jax.posterior._prior import (
@@ -194,7 +194,8 @@ def _step(
     seen, groups = outputs_of(dist, targets), rule.groups
     decay = jnp.exp(log_precision) / rule.rows
     damping = rule.damping + decay
-    grams = group_grams(rows, rows, (seen.root, seen.root), groups.of_leaf, len(groups.names))
+    white = whiten(rows, seen.root)
+    grams = group_grams(white, white, groups.of_leaf, len(groups.names))
     batch_size = seen.nll.shape[0]
     scaled = jnp.tensordot(1 / damping, grams, 1) / batch_size
     factor = jnp.linalg.cholesky(scaled + jnp.eye(scaled.shape[0], dtype=scaled.dtype))
@@ -202,16 +203,16 @@ def _step(
         (decay / damping)[group] * (leaf - mean)
         for group, leaf, mean in zip(groups.of_leaf, network.uncertain(), means, strict=True)
     ]
-    moved = jnp.einsum("iab,ia->ib", seen.root, network.push(pulls, inputs)).reshape(-1)
-    solution = cho_solve((factor, True), seen.score.reshape(-1) - moved) / batch_size
-    back = jnp.einsum("iab,ib->ia", seen.root, solution.reshape(seen.gradient.shape))
+    moved = by_output(jnp.einsum("iab,ia->ib", seen.root, network.push(pulls, inputs)))
+    solution = cho_solve((factor, True), by_output(seen.score) - moved) / batch_size
+    back = jnp.einsum("iab,ib->ia", seen.root, by_row(solution, batch_size))
     pulled = network.pull(back, inputs)
     leaves = [
         pull + part / damping[group]
         for pull, part, group in zip(pulls, pulled, groups.of_leaf, strict=True)
     ]
     movement = moved + scaled @ solution * batch_size
-    divergence = 0.5 * jnp.mean(jnp.sum(jnp.square(movement).reshape(batch_size, -1), 1))
+    divergence = 0.5 * jnp.sum(jnp.square(movement)) / batch_size
     remaining = 1 - progress.step / rule.steps
     length = remaining * jnp.minimum(1, jnp.sqrt(rule.max_kl / divergence))
     length = jnp.where(jnp.isfinite(divergence), length, 0)

@@ -1,11 +1,18 @@
-"""The precisions of the prior by the evidence: cheap rounds on blocks, then exact ones."""
+"""The precisions of the prior by the evidence.
 
+Rounds of MacKay's fixed point are cheap on small blocks of rows. Blocks alone know too much: each
+counts what it shares with the others. So the effective numbers of parameters are multiplied by
+those of the whole system over those of the blocks, found at the precisions where the rounds ended,
+and the rounds go on.
+"""
+
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from chex import Array  # of NumPy or of JAX
 
 from fisher8_jax.posterior._arithmetic import to_host
 from fisher8_jax.posterior._build import Data, build_blocks, rowwise
@@ -15,22 +22,26 @@ from fisher8_jax.posterior._primal import Primal
 from fisher8_jax.posterior._prior import Groups
 
 # Systems up to this size are tuned exactly from the first round on.
-_SMALL = 800
+_SMALL = 512
 _ROUNDS = 30
-_EXACT_ROUNDS = 2
-_TOLERANCE = 0.02
+_TOLERANCE = 0.05
 
-# For larger ones: up to so many blocks of so many unknowns.
-_BLOCKS = 8
-_BLOCK_SIZE = 400
+# For larger ones: up to so many blocks of so many unknowns, compared with all rows so many times.
+_BLOCKS = 4
+_BLOCK_SIZE = 256
+_COMPARISONS = 2
+
+# In training: larger blocks, which nothing corrects.
+_TRAINING_BLOCKS = 8
+_TRAINING_SIZE = 800
 
 
 class Settled(NamedTuple):
-    """The precisions that were settled on, the evidence there, and the factor."""
+    """The precisions that were settled on, the factor, and the evidence there."""
 
     log_precision: Array
-    evidence: Evidence
     factor: Array
+    evidence: Evidence
 
 
 def settle(
@@ -40,80 +51,136 @@ def settle(
     squares: Array,
     groups: Groups,
     data: Data | None,
+    raised: Array | None = None,
 ) -> Settled:
-    """Tunes the precisions if there is `data` to do it with, and factorises."""
+    """Tunes the precisions if there is `data` to do it with, and factorises.
+
+    Args:
+        system: of all rows.
+        log_precision: the start.
+        nll: of all rows, summed.
+        squares: see `Evidence`.
+        groups: of the prior.
+        data: rows to tune with.
+        raised: the number of parameters of each group, to end at the geometric mean of the tuned
+            precisions and of those that maximise the prior's density of the parameters.
+    """
     if data is not None:
-        rounds = _ROUNDS
-        if system.size > _SMALL:
-            blocks, scale = _blocks(data, groups)
-            log_precision = _tune(blocks, log_precision, squares, _ROUNDS, scale)
-            rounds = _EXACT_ROUNDS
-        log_precision = _tune(system, log_precision, squares, rounds, 1.0)
-    factor = to_host(_factorize(system, log_precision))
-    if not np.all(np.isfinite(factor)):
-        raise ValueError(_why_not(system))
-    evidence = _evidence(system, factor, log_precision, nll, squares)
-    return Settled(to_host(log_precision), to_host(evidence), factor)
+        log_precision, effective = _tune(system, log_precision, nll, squares, groups, data)
+        if raised is not None:
+            log_precision = log_precision + 0.5 * np.log(raised / np.clip(effective, 1e-3, raised))
+    factor, evidence = to_host(_solve(system, log_precision, nll, squares))
+    _check(system, factor)
+    return Settled(to_host(log_precision), factor, evidence)
 
 
 def _tune(
-    system: Dual | Primal, log_precision: Array, squares: Array, rounds: int, scale: float
-) -> Array:
-    for _ in range(rounds):
-        updated = to_host(_round(system, log_precision, squares, scale))
-        if not np.all(np.isfinite(updated)):
-            raise ValueError(_why_not(system))
-        is_settled = np.max(np.abs(updated - log_precision)) < _TOLERANCE
-        log_precision = updated
-        if is_settled:
-            break
-    return log_precision
+    system: Dual | Primal,
+    log_precision: Array,
+    nll: float,
+    squares: Array,
+    groups: Groups,
+    data: Data,
+) -> tuple[Array, Array]:
+    """The precisions at the fixed point, and the effective numbers of parameters there."""
+    ones = np.ones_like(log_precision)
+    if system.size <= _SMALL:
+        return _rounds(
+            system, jax.tree.map(lambda x: x[None], system), log_precision, squares, ones
+        )
+    blocks, times = _blocks(system, data, groups)
+    scale = times * ones
+    for last in range(_COMPARISONS):
+        log_precision, found = _rounds(system, blocks, log_precision, squares, scale)
+        if last < _COMPARISONS - 1:
+            factor, evidence = to_host(_solve(system, log_precision, nll, squares))
+            _check(system, factor)
+            scale = scale * evidence.effective / np.maximum(found, np.finfo(found.dtype).tiny)
+    return log_precision, found
+
+
+def _rounds(
+    system: Dual | Primal, parts: Any, log_precision: Array, squares: Array, scale: Array
+) -> tuple[Array, Array]:
+    found = to_host(_iterate(parts, log_precision, squares, scale))
+    _check(system, found[0])
+    return found
 
 
 def update_by_blocks(
     data: Data, groups: Groups, log_precision: Array, squares: Array, max_step: float
 ) -> Array:
     """One step of the precisions, of at most `max_step`, by blocks of the rows."""
-    blocks, scale = _blocks(data, groups, size=_SMALL)
-    return _round(blocks, log_precision, squares, scale, max_step)
+    blocks, scale = _blocks_of_rows(data, groups, _TRAINING_SIZE, _TRAINING_BLOCKS)
+    return _update(blocks, log_precision, squares, scale * np.ones_like(log_precision), max_step)[0]
 
 
-@jax.jit
-def _round(
-    system: Any, log_precision: Array, squares: Array, scale: float, max_step: float = 2.0
-) -> Array:
+@functools.partial(jax.jit, static_argnums=4)
+def _update(
+    parts: Any, log_precision: Array, squares: Array, scale: Array, max_step: float = 2.0
+) -> tuple[Array, Array]:
+    """One step of the precisions, and the effective numbers of parameters before it."""
+
     def effective(part: Any) -> Array:
         return part.effective(part.factorize(log_precision), log_precision)
 
-    is_stacked = isinstance(system, Dual) and system.grams.ndim == 4
-    found = jnp.sum(jax.lax.map(effective, system), 0) if is_stacked else effective(system)
+    found = scale * jnp.sum(jax.lax.map(effective, parts), 0)
     zeros = jnp.zeros_like(log_precision)
-    evidence = Evidence(zeros[0], zeros, scale * found, squares)
-    return update_precision(log_precision, evidence, max_step=max_step)
+    evidence = Evidence(zeros[0], zeros, found, squares)
+    return update_precision(log_precision, evidence, max_step=max_step), found
 
 
-def _blocks(data: Data, groups: Groups, size: int = _BLOCK_SIZE) -> tuple[Dual, float]:
+@jax.jit
+def _iterate(parts: Any, log_precision: Array, squares: Array, scale: Array) -> tuple[Array, Array]:
+    """Steps until none is large; the last precisions and the effective numbers before."""
+
+    def goes_on(state: Any) -> Array:
+        count, change, _, _ = state
+        return (count < _ROUNDS) & (change >= _TOLERANCE)
+
+    def step(state: Any) -> Any:
+        count, _, old, _ = state
+        new, found = _update(parts, old, squares, scale)
+        return count + 1, jnp.max(jnp.abs(new - old)), new, found
+
+    large = jnp.asarray(jnp.inf, log_precision.dtype)
+    state = (0, large, log_precision, jnp.zeros_like(log_precision))
+    return jax.lax.while_loop(goes_on, step, state)[2:]
+
+
+def _blocks(system: Dual | Primal, data: Data, groups: Groups) -> tuple[Dual, float]:
     """Blocks of random rows, and how many times they stand for all rows."""
+    if not isinstance(system, Dual):
+        return _blocks_of_rows(data, groups, _BLOCK_SIZE, _BLOCKS)
+    rows, outputs = system.root.shape[:2]
+    places = _places(rows, outputs, _BLOCK_SIZE, _BLOCKS)
+    return system.blocks(places), rows / places.size
+
+
+def _blocks_of_rows(data: Data, groups: Groups, size: int, number: int) -> tuple[Dual, float]:
     network, inputs, targets = data
-    outputs = network.outputs(inputs)
-    size = max(1, min(size // outputs, len(targets)))
-    number = min(_BLOCKS, len(targets) // size)
-    places = np.random.default_rng(0).permutation(len(targets))[: size * number]
-    some = jax.tree.map(lambda x: np.asarray(x)[places], (inputs, targets))
-    seen = rowwise(network, some[0], some[1], size)
-    return build_blocks(seen, groups, size), len(targets) / len(places)
+    places = _places(len(targets), network.outputs(inputs), size, number)
+    some = jax.tree.map(lambda x: np.asarray(x)[places.reshape(-1)], (inputs, targets))
+    seen = rowwise(network, some[0], some[1], places.shape[1])
+    return build_blocks(seen, groups, places.shape[1]), len(targets) / places.size
+
+
+def _places(rows: int, outputs: int, size: int, number: int) -> np.ndarray:
+    """Random rows of each block."""
+    size = max(1, min(size // outputs, rows))
+    number = min(number, rows // size)
+    return np.random.default_rng(0).permutation(rows)[: size * number].reshape(number, size)
 
 
 @jax.jit
-def _factorize(system: Any, log_precision: Array) -> Array:
-    return system.factorize(log_precision)
+def _solve(system: Any, log_precision: Array, nll: Array, squares: Array) -> tuple[Array, Evidence]:
+    factor = system.factorize(log_precision)
+    return factor, evidence_of(system, factor, log_precision, nll, squares)
 
 
-@jax.jit
-def _evidence(
-    system: Any, factor: Array, log_precision: Array, nll: Array, squares: Array
-) -> Evidence:
-    return evidence_of(system, factor, log_precision, nll, squares)
+def _check(system: Dual | Primal, found: Array) -> None:
+    if not np.all(np.isfinite(found)):
+        raise ValueError(_why_not(system))
 
 
 def _why_not(system: Dual | Primal) -> str:

@@ -45,6 +45,7 @@ def fit(params=PARAMS, x=X, y=Y, **options):
         ({"form": "dual", "memory": 100.0}, "Raise `memory`"),
         ({"form": "primal", "memory": 100.0}, "needs 0.0 GB for 6 rows of 2 outputs, 6 parameters"),
         ({"memory": 0}, "`memory` must be positive"),
+        ({"tune": "loo"}, "`tune` must be one of evidence"),
         ({"dtype": "bfloat16"}, "`dtype` must be one of float64, float32"),
     ],
 )

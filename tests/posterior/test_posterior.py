@@ -196,11 +196,17 @@ def test_saving(tmp_path, fitted):
 def test_under_jit_and_vmap(fitted):
     new = draw(9, 6, 3)
     expected = fitted.predict(new)
-    compiled = jax.jit(lambda posterior, x: posterior.predict(x))(fitted, new)
-    mapped = jax.vmap(lambda x: fitted.predict(x[None]))(jnp.asarray(new))
-    for found in (compiled, jax.tree.map(lambda x: x[:, 0], mapped)):
-        assert worst(found.epistemic, expected.epistemic) < 1e-9
-        assert worst(found.mean, expected.mean) < 1e-9
+
+    def scores(posterior, x):
+        dist = posterior.predict(x)
+        return dist.mean, dist.epistemic, dist.nll(jnp.zeros(len(x)))
+
+    wanted = expected.mean, expected.epistemic, expected.nll(jnp.zeros(6))
+    compiled = jax.jit(scores)(fitted, new)
+    mapped = jax.vmap(lambda x: scores(fitted, x[None]))(jnp.asarray(new))
+    for found in (compiled, mapped):
+        for one, other in zip(found, wanted, strict=True):
+            assert worst(jnp.ravel(one), other) < 1e-9
     single = jax.jit(lambda posterior, x: posterior.predict(x))
     with jax.enable_x64(False):
         narrow = single(fitted, new.astype(np.float32))

@@ -63,7 +63,7 @@ def predict_networks(split: Split, seed: int) -> Predictions:
         "one": plain[0],
         "five": Mixture(_stacked(plain)),
         "one_posterior": wide[0],
-        "five_posterior": Mixture(_stacked(wide)),
+        "five_posterior": Mixture(_joined([dist.members for dist in wide])),
     }
 
 
@@ -117,14 +117,19 @@ def predict_ngboost(split: Split, seed: int) -> Predictions:
     return {"ngboost": fit_ngboost(split, seed)(split.test_inputs)}
 
 
-def _widened(posterior: Posterior, inputs: np.ndarray) -> Predictive:
+def _widened(posterior: Posterior, inputs: np.ndarray) -> Mixture:
     predicted = posterior.predict(inputs)
     assert isinstance(predicted, PosteriorPredictive)
+    assert isinstance(predicted.dist, Mixture)
     return predicted.dist
 
 
 def _stacked(members: list) -> Gaussian:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+
+
+def _joined(mixtures: list) -> Gaussian:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *mixtures)
 
 
 def _gaussian(mean: np.ndarray, std: np.ndarray) -> Gaussian:
