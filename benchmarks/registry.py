@@ -55,6 +55,9 @@ BENCHMARKS = {
     "dense": _experiment("dense", "Disparity of every pixel of a stereo pair."),
     "tables": _experiment("tables", "The estimator beside boosted trees on 23 tables."),
     "gaps": _experiment("gaps", "Between the data: posteriors beside ensembles and others."),
+    "leave_one_out": _experiment(
+        "leave_one_out", "Leave-one-out in closed form beside refits and folds."
+    ),
     "estimator_speed": Benchmark(
         "costs.estimator_speed",
         "Processor seconds of the estimator from the first call on.",

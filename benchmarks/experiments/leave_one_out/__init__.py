@@ -1,0 +1,1 @@
+"""Leave-one-out in closed form beside refits and cross-validation."""
