@@ -30,6 +30,7 @@ PAGES = ("getting_started.md", "plots.md")
 # Pictures that the report draws, by their names there.
 FROM_REPORT = {
     "comparison.png": "comparison",
+    "gaps.png": "gaps",
     "network_cost.png": "network_cost",
     "network_sinusoid.png": "curvature-sinusoid-linear",
     "network_time.png": "curvature-time-long",

@@ -1,12 +1,14 @@
 """The study of gaps: medians and single sets."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from benchmarks.experiments.gaps.plan import GAPS, GROUPS, KINDS, MODELS
-from benchmarks.machinery.document import Block, Paragraph, Section, Table
+from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
+from benchmarks.machinery.figures import to_png
 from benchmarks.machinery.store import Store
 
 Scores = dict[tuple[str, str, str], list[Mapping[str, Any]]]
@@ -29,6 +31,9 @@ def section(store: Store) -> Section | None:
     for kind in KINDS:
         if any(key[0] == kind for key in scores):
             blocks += [summary(scores, kind), *(table(scores, kind, s) for s in _NAMES)]
+    if common_splits(scores, "gap")[1]:
+        caption = "How far behind the best model each is, gap splits in order"
+        blocks.insert(1, Figure("gaps", functools.partial(draw, scores), caption))
     return Section("Gaps", blocks)
 
 
@@ -52,11 +57,36 @@ def values(scores: Scores, kind: str, model: str, score: str) -> dict[tuple[str,
     }
 
 
-def summary(scores: Scores, kind: str) -> Table:
-    """Medians over the splits that all models have, and how far behind the best of them."""
+def common_splits(scores: Scores, kind: str) -> tuple[dict[str, dict], list[tuple[str, int]]]:
+    """The NLL of every model on every split, and the splits that all models have."""
     nll = {model: values(scores, kind, model, "nll") for model in MODELS}
     present = {model: found for model, found in nll.items() if found}
-    common = sorted(set.intersection(*(set(found) for found in present.values())))
+    shared = [set(found) for found in present.values()]
+    return present, sorted(set.intersection(*shared)) if shared else []
+
+
+def draw(scores: Scores) -> bytes:
+    """Distances to the best model in nats, sorted, one line for each model."""
+    import matplotlib.pyplot as plt
+
+    present, common = common_splits(scores, "gap")
+    best = np.min([[found[split] for split in common] for found in present.values()], 0)
+    figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    for index, (model, found) in enumerate(present.items()):
+        behind = np.sort([found[split] for split in common] - best)
+        style = "-" if "posterior" in model else "--" if model in GROUPS["networks"] else ":"
+        ax.plot(
+            np.arange(1, len(behind) + 1), behind, style, color=f"C{index}", label=MODELS[model]
+        )
+    ax.set_yscale("symlog", linthresh=1)
+    ax.set(xlabel="splits, the best first", ylabel="nats behind the best model")
+    ax.legend(fontsize="small")
+    return to_png(figure)
+
+
+def summary(scores: Scores, kind: str) -> Table:
+    """Medians over the splits that all models have, and how far behind the best of them."""
+    present, common = common_splits(scores, kind)
     best = {split: min(found[split] for found in present.values()) for split in common}
     rows = []
     for model, found in present.items():

@@ -8,8 +8,10 @@ SETS = ("yacht", "concreteslump", "servo", "autompg", "boston", "energy", "stock
 FOLDS = 10
 
 # Levenberg-Marquardt steps towards the maximum of the posterior, and from there without a row.
-POLISH = 100
-MORE = 6
+POLISH = 40
+MORE = 4
+# Every so many rows one is left out.
+EVERY = 6
 
 
 class Job(NamedTuple):
