@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from chex import ArrayTree
-from jax import Array
 from jax.tree_util import keystr
 
 from fisher8_jax._internal.checks import check_positive
