@@ -83,7 +83,7 @@ def make_programs() -> dict[str, Callable[[], object]]:
         return Fisher8Regressor(random_state=0, show_progress=False)
 
     def search() -> None:
-        grid = {"max_kl": [0.03, 0.05, 0.1, 0.2]}
+        grid = {"validation_fraction": [0.05, 0.1, 0.15, 0.2]}
         found = GridSearchCV(model(), grid, scoring=SCORERS["neg_nll"], cv=3).fit(*make_data(500))
         fitted.append(found.best_estimator_)
         fitted[0].predict_interval(many[:512])

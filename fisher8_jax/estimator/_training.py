@@ -75,19 +75,34 @@ class Candidate(NamedTuple):
 def train_candidates(
     rows: Rows, likelihoods: dict[str, type[Family]], setup: Setup, seed: int
 ) -> list[Candidate]:
-    """All pairs of a likelihood and a method, on the same folds with the same batches."""
+    """All methods for the best likelihood, on the same folds with the same batches.
+
+    Of several likelihoods the best is found by one method, that in the middle of the list.
+    """
     config = _fit_config(rows, setup, seed) if setup.checkpoint_dir else None
+    methods, middle = setup.methods, len(setup.methods) // 2
+    total = len(likelihoods) + len(methods) - 1
     candidates: list[Candidate] = []
-    total = len(likelihoods) * len(setup.methods)
-    for family, likelihood in likelihoods.items():
+
+    def train(family: str, index: int) -> None:
+        likelihood, method = likelihoods[family], methods[index]
         scaler = fit_units(likelihood.units, rows.targets, rows.where, rows.weights)
         network = DenseNetwork(setup.hidden, link_of(likelihood), rows.targets.shape[1:])
         params = _init_members(network, likelihood, rows, setup.members, seed)
-        for index, method in enumerate(setup.methods):
-            title = f"{len(candidates) + 1} of {total}: {family}, {method}"
-            with open_checkpoints(setup.checkpoint_dir, config, family, index, method) as states:
-                trained = _train(network, method, params, rows, scaler, setup, seed, states, title)
-            candidates.append(Candidate(family, (method,), network, scaler, *trained))
+        title = f"{len(candidates) + 1} of {total}: {family}, {method}"
+        with open_checkpoints(setup.checkpoint_dir, config, family, index, method) as states:
+            trained = _train(network, method, params, rows, scaler, setup, seed, states, title)
+        candidates.append(Candidate(family, (method,), network, scaler, *trained))
+
+    best, done = next(iter(likelihoods)), -1
+    if len(likelihoods) > 1:
+        done = middle
+        for family in likelihoods:
+            train(family, middle)
+        best = min(candidates, key=lambda one: one.score).family
+    for index in range(len(methods)):
+        if index != done:
+            train(best, index)
     return candidates
 
 

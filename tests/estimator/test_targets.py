@@ -242,6 +242,17 @@ def test_a_fold_without_targets_is_no_perfect_fold():
     assert np.isfinite(Fisher8Regressor(**SETTINGS).fit(inputs, only_two).predict(inputs)).all()
 
 
+def test_one_method_compares_families_and_all_train_the_best():
+    inputs = make_inputs()
+    targets = make_targets(inputs, "gaussian")
+    targets[::60] += 300
+    settings = {**SETTINGS, "methods": [RADIUS, ADAM], "max_steps": 200}
+    model = Fisher8Regressor(**settings, family="auto").fit(inputs, targets)
+    tried = {f"{name}, {ADAM}" for name in ("gaussian", "student_t", "laplace")}
+    assert set(model.candidates_) == tried | {f"{model.family_}, {RADIUS}"}
+    assert model.family_ != "gaussian"
+
+
 def test_by_default_few_rows_are_learned_by_one_program():
     """All candidates share it; few rows do not wait for the compilation of a second one."""
     inputs = make_inputs()
