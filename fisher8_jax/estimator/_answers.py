@@ -112,7 +112,7 @@ class Predicts(ShowsResults):
         If these rows and a new one are exchangeable, the interval of the new one holds its target
         with at least the given probability, exactly, for any number of rows; with `groups` in each
         group by itself. Without this call `predict_interval(method='conformal')` uses the rows that
-        the members held out (CV+), which also told them when to stop.
+        the members held out (CV+), by which they also stopped.
 
         Args:
             X: inputs, as in `fit`.

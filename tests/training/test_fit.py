@@ -359,7 +359,7 @@ def test_bad_arguments_are_named():
 @pytest.mark.parametrize(
     ("gradient", "is_named"), [(OutputNaturalGradient(), True), (LossGradient("nll"), False)]
 )
-def test_the_doctor_is_told_of_micro_batches(gradient, is_named):
+def test_the_record_lets_the_doctor_name_micro_batches(gradient, is_named):
     """Only where they are normalised: those of a plain loss may be averaged."""
     steps = optax.MultiSteps(optax.adam(0.1), 2)
     length = optax.GradientTransformation(steps.init, steps.update)
