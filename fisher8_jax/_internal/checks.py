@@ -184,12 +184,14 @@ def check_axis_name_is_bound(axis_name: AxisName) -> None:
             ) from error
 
 
-def check_count(name: str, value: object, *, at_least: int = 1) -> int:
+def check_count(name: str, value: object, *, at_least: int = 1, at_most: int = 2**31 - 1) -> int:
     """Returns an integer that is known while tracing; NumPy's integers are, booleans are not."""
     if not _is_integer(value) or int(value) < at_least:
         expected = {0: "an integer of at least 0", 1: "a positive integer"}
         wanted = expected.get(at_least, f"an integer of at least {at_least}")
         raise ValueError(f"`{name}` must be {wanted}, got {_describe(value)}.")
+    if int(value) > at_most:
+        raise ValueError(f"`{name}` must be at most {at_most:,}, got {int(value):.3g}.")
     return int(value)
 
 

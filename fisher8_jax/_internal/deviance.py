@@ -134,7 +134,7 @@ def beta_deviance(log_a: Array, log_b: Array, shift: Array) -> Array:
 def _beta_deviance_jvp(primals, tangents):
     log_a, log_b, shift = primals
     part_a, part_b = _deviance_parts(*primals)
-    slope = jnp.exp(log_a) * relative_shift(log_a - log_b, shift)[0]
+    slope = _linear_part(log_a, log_b, shift)
     tangent = part_a * tangents[0] + part_b * tangents[1] + slope * tangents[2]
     return part_a + part_b, tangent
 
@@ -144,8 +144,18 @@ def relative_shift(log_odds: Array, shift: Array) -> tuple[Array, Array]:
     m, n = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
     decay, gap = jnp.exp(-jnp.abs(shift)), -jnp.expm1(-jnp.abs(shift))
     # (exp(shift) - 1) / (n + m exp(shift)), of which only decaying exponentials are formed.
-    scale = jnp.where(shift > 0, gap / (m + n * decay), -gap / (n + m * decay))
-    return n * scale, m * scale
+    total = jnp.where(shift > 0, m + n * decay, n + m * decay)
+    scale = jnp.where(shift > 0, gap, -gap) / total
+    # Where both terms of the total have vanished, the smaller one of the two from its own quotient.
+    is_lost, moved = total < 1e-30, log_odds + shift
+    up = jnp.where(is_lost & (shift < 0), -gap * jax.nn.sigmoid(-moved), n * scale)
+    return up, jnp.where(is_lost & (shift > 0), gap * jax.nn.sigmoid(moved), m * scale)
+
+
+def _linear_part(log_a: Array, log_b: Array, shift: Array) -> Array:
+    """`a (x/m - 1) = b (1 - y/n)`, by the side that does not overflow."""
+    up, down = relative_shift(log_a - log_b, shift)
+    return jnp.where(shift > 0, jnp.exp(log_b) * down, jnp.exp(log_a) * up)
 
 
 def log_relative(log_odds: Array, shift: Array) -> tuple[Array, Array]:
@@ -168,11 +178,12 @@ def _deviance_parts(log_a: Array, log_b: Array, shift: Array) -> tuple[Array, Ar
     up, down = relative_shift(log_odds, shift)
     is_close = jnp.abs(shift) < 1
     log_up, log_down = _log_far(log_odds, shift)
-    far_a, far_b = up - log_up, -down - log_down
+    linear = _linear_part(log_a, log_b, shift)
     near_a = log1p_deficit(jnp.where(is_close, up, 0))
     near_b = log1p_deficit(jnp.where(is_close, -down, 0))
     a, b = jnp.exp(log_a), jnp.exp(log_b)
-    return a * jnp.where(is_close, near_a, far_a), b * jnp.where(is_close, near_b, far_b)
+    far_a, far_b = linear - a * log_up, -linear - b * log_down
+    return jnp.where(is_close, a * near_a, far_a), jnp.where(is_close, b * near_b, far_b)
 
 
 def _subtract_product(x: Array, a: Array, b: Array) -> Array:

@@ -40,6 +40,16 @@ def place_like(tree: Tree, like: Any) -> Tree:
     return jax.tree.map(place, tree, like)
 
 
+def check_outside_shard_map(name: str) -> None:
+    """Refuses a call from inside `jax.shard_map`, where a device sees its own rows alone."""
+    axes = getattr(jax.sharding.get_abstract_mesh(), "manual_axes", ())
+    if axes:
+        raise ValueError(
+            f"`{name}` cannot be called inside `jax.shard_map` (axes {', '.join(map(str, axes))}), "
+            "where each device sees its own rows alone. Call it with sharded arrays instead."
+        )
+
+
 def _explicit_mesh(tree: Any) -> Any:
     for leaf in jax.tree.leaves(tree):
         if isinstance(leaf, jax.Array):

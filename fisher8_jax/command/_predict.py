@@ -34,9 +34,12 @@ def run_predict(arguments: argparse.Namespace) -> None:
     table = read_csv(arguments.data, Dialect.of(arguments), as_text=True)
     check_columns(table, arguments.id)
     rows = columns_of_model(table, model, decimal=arguments.decimal)
-    mean, std = model.predict(rows, return_std=True)
-    quantiles = model.predict_quantile(rows, arguments.quantiles)
-    columns = {"mean": mean, "std": std, "familiarity": model.predict_familiarity(rows)}
+    try:
+        mean, std = model.predict(rows, return_std=True)
+        quantiles = model.predict_quantile(rows, arguments.quantiles)
+        columns = {"mean": mean, "std": std, "familiarity": model.predict_familiarity(rows)}
+    except ValueError as error:  # the estimator's own words name the column and what to do
+        raise CommandError(f"{error}") from error
     columns |= {f"q{p:g}": q for p, q in zip(arguments.quantiles, quantiles, strict=True)}
     _check_names(arguments.id, columns)
     output = pd.DataFrame({name: table[name] for name in arguments.id} | columns)

@@ -1,5 +1,6 @@
 """From an estimator's hyper-parameters to the plan of its training."""
 
+import itertools
 from typing import Any
 
 from fisher8_jax._internal.checks import check_count
@@ -25,6 +26,8 @@ _VALIDATIONS, _MOST_HELD_OUT = 50, 2000
 # noise need them; training on others stops long before.
 _PASSES, _FEWEST_STEPS, _MOST_STEPS = 200, 5000, 16_000
 
+_MOST_NUMBERS = 2**31  # parameters of all members, or their losses at every step
+
 # Rows per step that 'auto' means, from a number of rows on.
 _BATCH_BY_ROWS = {0: 32, 4000: 64}
 
@@ -42,12 +45,16 @@ def check_setup(estimator: Any, rows: int, *, is_first: bool = True) -> Setup:
     patience = check_setting("patience", estimator.patience, above=0)
     fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
     check_flag("shrink_variance", estimator.shrink_variance)
+    members = check_count("n_members", estimator.n_members)
+    hidden = check_hidden(estimator.hidden_layer_sizes)
+    steps = _check_count_or_auto("max_steps", estimator.max_steps, automatic_steps)
+    _check_size(members, hidden, steps)
     return Setup(
-        members=check_count("n_members", estimator.n_members),
-        hidden=check_hidden(estimator.hidden_layer_sizes),
+        members=members,
+        hidden=hidden,
         methods=check_methods(estimator.methods, rows),
         plan=Plan(
-            steps=_check_count_or_auto("max_steps", estimator.max_steps, automatic_steps),
+            steps=steps,
             batch_size=batch,
             validation_fraction=min(fraction, _MOST_HELD_OUT / rows),
             num_validations=_VALIDATIONS,
@@ -59,6 +66,22 @@ def check_setup(estimator: Any, rows: int, *, is_first: bool = True) -> Setup:
         show_progress=check_flag("show_progress", estimator.show_progress) and is_watched(),
         checkpoint_dir=check_folder(estimator.checkpoint_dir, estimator.random_state),
     )
+
+
+def _check_size(members: int, hidden: tuple[int, ...], steps: int) -> None:
+    """Refuses networks and histories of training that no memory holds."""
+    weights = members * sum(a * b for a, b in itertools.pairwise((1, *hidden, 1)))
+    if weights > _MOST_NUMBERS:
+        raise ValueError(
+            f"`n_members` {members} of `hidden_layer_sizes` {hidden} have {weights:.1e} parameters;"
+            f" the most is {_MOST_NUMBERS:.1e}. Give fewer members or narrower layers."
+        )
+    if members * steps > _MOST_NUMBERS:
+        raise ValueError(
+            f"`max_steps` {steps} of `n_members` {members} are {members * steps:.1e} losses to "
+            f"keep; the most is {_MOST_NUMBERS:.1e}. Give fewer steps; 'auto' takes at most "
+            f"{_MOST_STEPS:,}."
+        )
 
 
 def _check_count_or_auto(name: str, value: Any, automatic: int) -> int:

@@ -20,7 +20,7 @@ from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax._internal.special import digamma_tail, log_gamma_remainder
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
-from fisher8_jax.families._poisson import count_shift, counts, relative_residual
+from fisher8_jax.families._poisson import count_shift, counts, draw_counts, relative_residual
 from fisher8_jax.families._quadrature import add_node_axis, gauss_legendre
 from fisher8_jax.families._targets import safe_log
 
@@ -146,7 +146,7 @@ class NegativeBinomial(DiagonalFamily):
         log_r = jnp.broadcast_to(self.log_concentration, shape)
         log_gamma = jax.random.loggamma(rate_key, jnp.exp(log_r), shape, self.log_mean.dtype)
         rate = jnp.exp(log_gamma - log_r + jnp.broadcast_to(self.log_mean, shape))
-        return jax.random.poisson(count_key, rate, shape).astype(self.log_mean.dtype)
+        return draw_counts(count_key, rate)
 
     def scale_variance(self, factor: Array) -> Self:
         """`m / (factor - 1 + factor m / r)` in place of `r`; nan below a Poisson's variance."""

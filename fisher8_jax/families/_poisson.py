@@ -5,7 +5,7 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.scipy.special import i0e, i1e
 
 from fisher8_jax._internal.bisection import broadcast_probability, smallest_count
@@ -16,6 +16,8 @@ from fisher8_jax._internal.special import log_gamma_remainder
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._targets import safe_log
+
+_LARGE_RATE = 2.0**20  # JAX draws integers up to 2^31
 
 
 @family
@@ -105,14 +107,26 @@ class Poisson(DiagonalFamily):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Counts as floating-point numbers of the predictions' dtype."""
         shape = (*sample_shape, *self.batch_shape)
-        draws = jax.random.poisson(key, jnp.broadcast_to(self.rate, shape), shape)
-        return draws.astype(self.log_rate.dtype)
+        return draw_counts(key, jnp.broadcast_to(self.rate, shape))
 
     def crps(self, targets: Array) -> Array:
         """The closed form of Wei and Held (2014), with scaled Bessel functions."""
         dist, targets = self.prepare(targets)
         to_target, to_itself = poisson_distances(dist.log_rate, targets)
         return to_target - 0.5 * to_itself
+
+
+def draw_counts(key: Array, rate: Array) -> Array:
+    """Poisson draws in the dtype of the rate, also beyond the integers that JAX draws.
+
+    Above a rate of 2^20 they are rounded normal ones with the skewness of the counts; what is left
+    out is a thousandth of a standard deviation times a thousandth.
+    """
+    is_large = rate > _LARGE_RATE
+    counts = jax.random.poisson(key, jnp.where(is_large, 1, rate), rate.shape).astype(rate.dtype)
+    z = jax.random.normal(jax.random.fold_in(key, 1), rate.shape, rate.dtype)
+    normal = rate * (1 + z * lax.rsqrt(jnp.maximum(rate, 1))) + (jnp.square(z) - 1) / 6
+    return jnp.where(is_large, jnp.round(normal), counts)
 
 
 def poisson_distances(log_rate: Array, targets: Array) -> tuple[Array, Array]:

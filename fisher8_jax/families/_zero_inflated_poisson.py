@@ -15,6 +15,7 @@ from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import triangular_factor
 from fisher8_jax.families._poisson import (
     counts,
+    draw_counts,
     poisson_distances,
     poisson_nll,
     poisson_tails,
@@ -197,8 +198,8 @@ class ZeroInflatedPoisson(ScalarFamily):
         zero_key, count_key = jax.random.split(key)
         chance = jnp.broadcast_to(jax.nn.sigmoid(self.logit_zero), shape)
         is_extra = jax.random.bernoulli(zero_key, chance, shape)
-        draws = jax.random.poisson(count_key, jnp.broadcast_to(self.rate, shape), shape)
-        return jnp.where(is_extra, 0, draws).astype(self.log_rate.dtype)
+        draws = draw_counts(count_key, jnp.broadcast_to(self.rate, shape))
+        return jnp.where(is_extra, 0, draws)
 
     def crps(self, targets: Array) -> Array:
         """From the distances of the Poisson part to the target, to 0 and to itself."""

@@ -1,5 +1,7 @@
 """The evidence from one batch of rows, inside a compiled training step."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ from chex import ArrayTree
 from jax import Array
 
 from fisher8_jax._internal.checks import check_count
+from fisher8_jax._internal.sharding import check_outside_shard_map, with_auto_axes
 from fisher8_jax.curvature import jacobian_rows
 from fisher8_jax.posterior._dual import Dual, group_grams, whiten
 from fisher8_jax.posterior._evidence import Evidence, evidence_of
@@ -58,7 +61,25 @@ def batch_evidence(
         Immer et al., Stochastic marginal likelihood gradients using neural tangent kernels, ICML
         2023.
     """
+    check_outside_shard_map("batch_evidence")
     prior = Prior() if prior is None else prior
+
+    def compute(params: ArrayTree, *data: Any) -> Evidence:
+        return _evidence(predict_one, params, *data, prior=prior, rows=rows)
+
+    return with_auto_axes(compute, params, inputs, targets, log_precision)
+
+
+def _evidence(
+    predict_one: PredictOne,
+    params: ArrayTree,
+    inputs: ArrayTree,
+    targets: Array,
+    log_precision: Array,
+    *,
+    prior: Prior,
+    rows: int | None,
+) -> Evidence:
     batch = jax.tree.leaves(inputs)[0].shape[0]
     total = batch if rows is None else check_count("rows", rows, at_least=batch)
     _, found = jax.eval_shape(lambda p, x: jacobian_rows(predict_one, p, x), params, inputs)

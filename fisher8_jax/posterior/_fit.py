@@ -8,6 +8,7 @@ from chex import ArrayTree
 from jax import Array
 
 from fisher8_jax._internal.checks import check_choice, check_positive
+from fisher8_jax._internal.sharding import check_outside_shard_map
 from fisher8_jax.posterior._arithmetic import arithmetic, cast, check_dtype, to_host
 from fisher8_jax.posterior._build import build
 from fisher8_jax.posterior._choose import Sizes, choose_form, last_layer, subset_rows
@@ -89,6 +90,7 @@ def fit_posterior(
         2019. Immer et al., Improving predictions of Bayesian neural nets via local linearization,
         AISTATS 2021.
     """
+    check_outside_shard_map("fit_posterior")
     prior = Prior() if prior is None else prior
     _check_arguments(prior, memory, check_dtype(dtype))
     if not isinstance(tune, bool):

@@ -22,6 +22,7 @@ from jax import Array
 
 from fisher8_jax._internal.batching import one_matrix_at_a_time
 from fisher8_jax._internal.checks import check_level
+from fisher8_jax._internal.sharding import check_outside_shard_map
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.families import Family
@@ -160,6 +161,7 @@ def _without_each(
     posterior: Posterior, samples: int | None = None, key: Array | None = None
 ) -> tuple[LeaveOneOut, np.ndarray]:
     """Leave-one-out, and what a row's absence does elsewhere: `C(x, x_i)` times the influence."""
+    check_outside_shard_map("leave_one_out")
     dtype, system = posterior.report.dtype, posterior.system
     with arithmetic(dtype, posterior):
         data = (posterior.inputs, posterior.targets)

@@ -13,6 +13,7 @@ from chex import ArrayTree
 from jax import Array
 
 from fisher8_jax._internal.checks import check_count
+from fisher8_jax._internal.sharding import check_outside_shard_map, with_auto_axes
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.families import Family, LocationScale
@@ -180,6 +181,12 @@ class Posterior:
         return f"Posterior({self.report.headline()})"
 
     def _outputs(self, inputs: ArrayTree) -> tuple[Family, Array]:
+        check_outside_shard_map("Posterior.predict")
+        if is_traced(inputs):
+            return with_auto_axes(self._outputs_of, inputs)
+        return self._outputs_of(inputs)
+
+    def _outputs_of(self, inputs: ArrayTree) -> tuple[Family, Array]:
         with arithmetic(self.report.dtype, self, inputs):
             state, inputs = self.state, self._cast(inputs)
             _check_has_rows(inputs)

@@ -161,6 +161,8 @@ def _check_mean(mean: ArrayTree, params: ArrayTree) -> list[Any]:
         )
     shapes = zip(leaf_names(params), jax.tree.leaves(mean), jax.tree.leaves(params), strict=True)
     for name, of_mean, of_params in shapes:
+        if not isinstance(of_mean, jax.core.Tracer) and not np.isfinite(of_mean).all():
+            raise ValueError(f"`mean` of the prior is not finite at {name!r}.")
         if np.shape(of_mean) != np.shape(of_params):
             raise ValueError(
                 f"`mean` of the prior has shape {np.shape(of_mean)} at {name!r}, the parameters "

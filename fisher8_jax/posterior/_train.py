@@ -21,6 +21,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 
 from fisher8_jax._internal.checks import check_count, check_positive
+from fisher8_jax._internal.sharding import check_outside_shard_map
 from fisher8_jax.posterior._arithmetic import arithmetic, cast, to_host
 from fisher8_jax.posterior._dual import by_output, by_row, group_grams, whiten
 from fisher8_jax.posterior._network import Network, PredictOne
@@ -110,6 +111,7 @@ def train_by_evidence(
         >>> print(trained.params["slope"].round(1))
         [1. 0. 0.]
     """
+    check_outside_shard_map("train_by_evidence")
     check_count("steps", steps)
     check_count("batch_size", batch_size)
     check_positive("damping", damping)

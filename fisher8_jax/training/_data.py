@@ -51,6 +51,7 @@ def check_data(name: str, data: tuple) -> Data:
             for part, tree in parts
         )
     )
+    _check_some_count(name, found)
     lengths = {len(leaf) for leaf in jax.tree.leaves(found)}
     if len(lengths) != 1:
         raise ValueError(
@@ -272,3 +273,17 @@ class BatchLoader:
 def _pad(leaf: chex.Array, length: int) -> np.ndarray:
     """Filled up with zeros to `length` steps."""
     return np.pad(leaf, [(0, length - len(leaf))] + [(0, 0)] * (leaf.ndim - 1))
+
+
+def _check_some_count(name: str, data: Data) -> None:
+    """Refuses negative weights, and data without any target that counts."""
+    weights = data.weights
+    if weights is not None and np.any(np.asarray(weights) < 0):
+        raise ValueError(f"`weights` of `{name}` must not be negative.")
+    counts = (data.targets, data.where, weights)
+    if any(part is not None and not np.asarray(part).size for part in counts) or any(
+        part is not None and not np.any(part) for part in counts[1:]
+    ):
+        raise ValueError(
+            f"`{name}` has no target to learn from: no rows, or `where` and `weights` leave none."
+        )

@@ -99,17 +99,19 @@ def _try_predict(model: Fisher8Regressor, table: Any) -> str:
 ODD_SETTINGS: dict[str, list[Any]] = {
     "family": ["normal", None, 3, [], float, "gaussian ", np.nan],
     "methods": ["sgd", [], None, 3, (ADAM, 3), {}, ""],
-    "n_members": [0, -1, 2.5, "2", None, True, np.nan],
-    "hidden_layer_sizes": [0, (4, 0), "32", None, (2.5,), (-1,), ((4,),), np.nan],
-    "max_steps": [0, -1, 2.5, "many", None, np.nan, [5], np.inf],
-    "batch_size": [0, -1, 2.5, "big", None, np.nan, [5]],
+    "n_members": [0, -1, 2.5, "2", None, True, np.nan, 10**30, 10**9],
+    "hidden_layer_sizes": [
+        0, (4, 0), "32", None, (2.5,), (-1,), ((4,),), np.nan, 10**30, (10**6, 10**6),
+    ],
+    "max_steps": [0, -1, 2.5, "many", None, np.nan, [5], np.inf, 10**30, 2**31 - 1],
+    "batch_size": [0, -1, 2.5, "big", None, np.nan, [5], 10**30],
     "validation_fraction": [0, 1, -0.1, 1.5, np.nan, "x", None, [0.1]],
     "patience": [-1, np.nan, "x", None, [1], 1j],
     "shrink_variance": [None, "yes", 2, [], np.nan],
     "random_state": ["x", -1, 2.5, [1], {}],
     "checkpoint_dir": [3, [], 2.5],
     "show_progress": [],
-}
+}  # fmt: skip
 ODD_DATA: dict[str, list[Any]] = {
     "X": [
         None, [], [[]], "x", 3, np.zeros(COUNT), np.zeros((COUNT, 0)), np.zeros((COUNT, 2, 2)),

@@ -212,6 +212,13 @@ def test_constant_targets_are_predicted():
         ({"patience": 0}, "`patience` must be positive"),
         ({"hidden_layer_sizes": 1.5}, "`hidden_layer_sizes` must be an integer or a sequence"),
         ({"hidden_layer_sizes": (8, 0)}, "`hidden_layer_sizes` must be a positive integer"),
+        ({"n_members": 10**30}, "`n_members` must be at most 2,147,483,647, got 1e\\+30"),
+        ({"n_members": 10**9}, "`n_members` 1000000000 of `hidden_layer_sizes` .* parameters"),
+        ({"hidden_layer_sizes": (10**6, 10**6)}, "Give fewer members or narrower layers"),
+        ({"hidden_layer_sizes": 10**30}, "`hidden_layer_sizes` must be at most"),
+        ({"max_steps": 2**31 - 1, "n_members": 2}, "Give fewer steps; 'auto' takes at most 16,000"),
+        ({"max_steps": 10**30}, "`max_steps` must be at most"),
+        ({"batch_size": 10**30}, "`batch_size` must be at most"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )

@@ -1,5 +1,6 @@
 """Single answers in float32 that used to be wrong; each right value by the formula next to it."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -85,3 +86,30 @@ def test_the_crps_of_separated_members_is_the_closed_form():
     for y in (-400.0, 0.3, 15.0, 31.0):
         right = closed.crps(jnp.full(1, y))
         np.testing.assert_allclose(Mixture(members).crps(*f32(y)), right, rtol=1e-4)
+
+
+@pytest.mark.parametrize("log_rate", [13.0, 14.5, 30.0])  # drawn by JAX, just beyond, far beyond
+def test_draws_of_large_counts(log_rate):
+    """JAX's own Poisson draws end at 2^31; moments of 4,000 draws within five standard errors."""
+    rate, key = np.exp(log_rate), jax.random.key(0)
+    for dist in (
+        f8.Poisson(jnp.asarray(log_rate)),
+        f8.ZeroInflatedPoisson(jnp.asarray(-60.0), jnp.asarray(log_rate)),
+        f8.NegativeBinomial(jnp.asarray(log_rate), jnp.asarray(80.0)),  # nearly a Poisson
+    ):
+        z = (np.asarray(dist.sample(key, (4000,))) - rate) / np.sqrt(rate)
+        assert abs(z.mean()) < 5 / 4000**0.5
+        assert abs(z.var() - 1) < 5 * (2 / 4000) ** 0.5
+    spread = f8.NegativeBinomial(jnp.asarray(log_rate), jnp.asarray(3.0))
+    draws = np.asarray(spread.sample(key, (4000,)))
+    variance = float(spread.variance)
+    assert abs(draws.mean() - rate) < 5 * np.sqrt(variance / 4000)
+    assert draws.std() > 0.9 * np.sqrt(variance)
+    assert np.isposinf(f8.Poisson(*f32(200.0)).sample(key))[0]  # no count, but no nan
+
+
+def test_counts_far_beyond_the_mean():
+    """With `r = m` tiny, `-ln(mass)` is near `y ln 2`; shares of the divergence underflowed."""
+    for log_mean, y in ((-60.0, 1.142e26), (-28.5, 4.8e25)):
+        found = f8.NegativeBinomial(*f32(log_mean, log_mean)).nll(*f32(y))
+        np.testing.assert_allclose(found, y * np.log(2), rtol=1e-4)

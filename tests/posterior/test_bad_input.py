@@ -41,6 +41,7 @@ def fit(params=PARAMS, x=X, y=Y, **options):
         ({"prior": Prior(groups="some")}, "`groups` must be 'leaves', 'one' or a mapping"),
         ({"prior": Prior(mean={"mean": 0.0})}, "`mean` of the prior must be a tree like"),
         ({"prior": Prior(mean={**PARAMS, "mean": np.zeros(2)})}, r"has shape \(2,\) at 'mean'"),
+        ({"prior": Prior(mean={**PARAMS, "mean": np.full(3, np.nan)})}, "not finite at 'mean'"),
         ({"form": "dense"}, "`form` must be one of auto, dual"),
         ({"form": "dual", "memory": 100.0}, "Raise `memory`"),
         ({"form": "primal", "memory": 100.0}, "needs 0.0 GB for 6 rows of 2 outputs, 6 parameters"),

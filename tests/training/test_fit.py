@@ -323,6 +323,11 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path, fitted):
     jax.tree.map(np.testing.assert_array_equal, done.params, fitted.params)
 
 
+def test_a_network_that_returns_no_distribution_is_named():
+    with pytest.raises(TypeError, match=r"`network` must return a distribution such as .* got "):
+        fit(lambda params, x: x, START, make_data(), PLAN, **QUIET)
+
+
 @pytest.mark.filterwarnings("ignore")  # Orbax's threads may still be writing
 def test_ctrl_c_leaves_the_arguments_whole_and_a_training_to_go_on_with(tmp_path, fitted):
     given, seen = jax.tree.map(jnp.copy, START), []
