@@ -280,10 +280,9 @@ def _check_some_count(name: str, data: Data) -> None:
     weights = data.weights
     if weights is not None and np.any(np.asarray(weights) < 0):
         raise ValueError(f"`weights` of `{name}` must not be negative.")
-    counts = (data.targets, data.where, weights)
-    if any(part is not None and not np.asarray(part).size for part in counts) or any(
-        part is not None and not np.any(part) for part in counts[1:]
-    ):
+    given = [part for part in (data.where, weights) if part is not None]
+    is_blind = name == "data" and not all(np.any(part) for part in given)
+    if not np.size(data.targets) or is_blind:  # a validation without targets has the score nan
         raise ValueError(
             f"`{name}` has no target to learn from: no rows, or `where` and `weights` leave none."
         )

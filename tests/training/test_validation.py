@@ -93,7 +93,9 @@ def test_exactly_the_steps_of_the_plan_are_made(steps):
 def test_training_stops_early_and_a_run_without_a_score_keeps_its_last_parameters():
     blind = make_data()._replace(where=np.zeros(ROWS, bool))
     plan = Plan(steps=40, batch_size=8, num_validations=4, patience=0.2, average=None)
-    found = fit(predict, make_params(), blind, plan, runs=RUNS, show_progress=False)
+    found = fit(
+        predict, make_params(), make_data(), plan, runs=RUNS, validation=blind, show_progress=False
+    )
     assert found.steps == 10  # the first validation after 20 % of the steps without a better one
     assert np.isnan(found.validation_nll).all()
     jax.tree.map(np.testing.assert_array_equal, found.params, found.state.params)
