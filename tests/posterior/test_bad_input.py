@@ -130,3 +130,21 @@ def test_batch_evidence_and_updates():
         fit().predict(X, samples=0)
     with pytest.raises(ValueError, match="`inputs` must be arrays whose first axis is the rows"):
         fit().predict(X[:0])
+
+
+def test_running_statistics_stand_still():
+    """Of a batch norm: in a closure, or as leaves in no group."""
+    shift, scale = draw(4, 3), np.exp(draw(5, 3))
+
+    def closed(params, x):
+        return linear(params, (x - shift) / scale)
+
+    def stored(tree, x):
+        return linear(tree["net"], (x - tree["shift"]) / tree["scale"])
+
+    groups = {name: [f"net/{name}"] for name in PARAMS}
+    tree = {"net": PARAMS, "shift": shift, "scale": scale}
+    found = fit_posterior(stored, tree, X, Y, prior=Prior(groups=groups), tune=False)
+    expected = fit_posterior(closed, PARAMS, X, Y, tune=False)
+    assert abs(found.log_evidence / expected.log_evidence - 1) < 1e-12
+    assert set(found.effective_parameters) == set(PARAMS)
