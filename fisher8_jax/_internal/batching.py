@@ -112,6 +112,8 @@ def solve_lower(factor: Array, right: Array, *, transpose: bool = False) -> Arra
         right: shape `(..., d, k)`, with the same leading axes.
         transpose: whether the factor is transposed.
     """
+    dtype = jnp.promote_types(factor.dtype, right.dtype)
+    factor, right = factor.astype(dtype), right.astype(dtype)
     matrix = _swap(factor) if transpose else factor
     solve, solve_transposed = (_backward, _forward) if transpose else (_forward, _backward)
     fixed = lax.stop_gradient(factor)  # derivatives come from the product
