@@ -1,10 +1,11 @@
 """Cost of the natural gradient in parameter space beside plain NLL, in the same interleaved run.
 
-For three networks the whole step is compiled with plain NLL and SGD, with `network_gradient` and
-its preset, and with the Jacobian's rows written out, the way other dual solvers go. They are called
-in turn, and the ratio of the processor time of neighbouring calls is reported with its quartiles.
-Then a small network grows in batch, width and targets. Memory is what the compiled step allocates
-for intermediate results.
+For six networks the whole step is compiled with plain NLL and SGD, with Adam, with
+`fisher8_optimizer`, with `network_gradient` and its optimizer, and, where they fit, with the
+Jacobian's rows written out, the way other dual solvers go. Each is compiled twice: as one jitted
+step a call, and as steps inside a loop. They are called in turn, and the ratio of the processor
+time of neighbouring calls is reported with its quartiles. Then a small network grows in batch,
+width and targets. Memory is what the compiled step allocates for intermediate results.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import functools
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,98 +22,79 @@ import numpy as np
 import optax
 from jax import Array
 
-from benchmarks.costs.overhead import apply_dense, dense, small_cnn, small_mlp
+from benchmarks.costs.cost_networks import NETWORKS, Case, mlp
 from benchmarks.machinery.console import progress
 from benchmarks.machinery.document import Figure, Paragraph, Section, Table, print_section
 from benchmarks.machinery.figures import to_png
 from benchmarks.machinery.provenance import machine, provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
-from fisher8_jax import Gaussian, network_gradient, network_optimizer
+from fisher8_jax import (
+    Gaussian,
+    fisher8_nll,
+    network_curvature,
+    network_gradient,
+    network_optimizer,
+)
+from fisher8_jax.optimizers import fisher8_optimizer
 
-CELL = "network_cost/cpu"
 DAMPING = 0.1
 GROWTH = {
-    "batch": (16, 32, 64, 128, 256),
-    "width": (25, 50, 100, 200, 400),
-    "targets": (1, 2, 4, 8),
+    "batch": (64, 128, 256, 512, 2048),
+    "width": (100, 400),
+    "targets": (2, 4, 16),
 }
-# Rows of the Jacobian beyond this many numbers are not tried.
-LARGEST_ROWS = 2**28
-
-
-class Case(NamedTuple):
-    """A network as a function of one example, its parameters and one batch."""
-
-    name: str
-    apply: Callable[[Any, Array], Array]  # a batch of rows to (rows, 2 targets)
-    params: Any
-    inputs: Array
-    inner: int  # steps per timed call
-
-    def predict(self, params: Any, inputs: Array) -> Gaussian:
-        mean, log_variance = jnp.split(self.apply(params, inputs), 2, axis=-1)
-        return Gaussian(mean, log_variance)
-
-    def predict_one(self, params: Any, example: Array) -> Gaussian:
-        return jax.tree.map(lambda leaf: leaf[0], self.predict(params, example[None]))
-
-    @property
-    def targets(self) -> Array:
-        shape = jax.eval_shape(self.predict, self.params, self.inputs).mean.shape
-        return jnp.asarray(np.random.default_rng(1).normal(size=shape), jnp.float32)
-
-    @property
-    def row_numbers(self) -> int:
-        size = sum(leaf.size for leaf in jax.tree.leaves(self.params))
-        return 2 * self.targets.size * size
+# Rows of the Jacobian beyond this many numbers, or systems of more unknowns, are not tried.
+LARGEST_ROWS = 2**25
+LARGEST_SYSTEM = 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=30, help="timed calls per network")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=(), help="cells to measure, by name; all")
     parser.add_argument("--results", default=DEFAULT_RESULTS, help="folder of the result files")
 
 
 def run(args: argparse.Namespace) -> int:
-    rng = np.random.default_rng(args.seed)
-    networks, growth = three_networks(rng), growing_networks(rng)
-    with progress("network_cost", len(networks) + len(growth)) as advance:
-        rows = [measure(case, args.rounds, advance) for case in networks]
-        grown = [
-            {"axis": axis, "value": value, **measure(case, args.rounds, advance)}
-            for (axis, value), case in growth.items()
-        ]
-    result = {"networks": rows, "growth": grown, "machine": machine()}
-    store = Store(args.results)
-    command = f"python -m benchmarks network_cost --rounds {args.rounds} --seed {args.seed}"
+    store, cases = Store(args.results), cells()
+    if args.only:
+        cases = {f"network_cost/{name}": cases[f"network_cost/{name}"] for name in args.only}
     spec = {"rounds": args.rounds, "seed": args.seed, "damping": DAMPING}
-    store.write(CELL, spec=spec, result=result, provenance=provenance(command))
+    command = f"python -m benchmarks network_cost --rounds {args.rounds} --seed {args.seed}"
+    with progress("network_cost", len(cases)) as advance:
+        for name, (draw_case, methods) in cases.items():
+            if store.read(name, spec) is None:  # finished cells are kept
+                result = measure(draw_case(np.random.default_rng(args.seed)), methods, args.rounds)
+                result["machine"] = machine()
+                store.write(name, spec=spec, result=result, provenance=provenance(command))
+            advance(1)
     return print_section(section(store))
 
 
-def three_networks(rng: np.random.Generator) -> list[Case]:
-    mlp, cnn = small_mlp(rng), small_cnn(rng)
-    inputs = jnp.asarray(rng.normal(size=(256, 64)), jnp.float32)
-    layers = dense(rng, 64, 1024, 1024, 1024, 2)
-    return [
-        Case(mlp.name, mlp.apply, mlp.params, mlp.inputs, 200),
-        Case("MLP 3x1024, batch 256", apply_dense, layers, inputs, 1),
-        Case(cnn.name, cnn.apply, cnn.params, cnn.inputs, 2),
-    ]
+def cells() -> dict[str, tuple[Callable[[np.random.Generator], Case], list[str]]]:
+    """The network and the methods of every cell.
 
-
-def growing_networks(rng: np.random.Generator) -> dict[tuple[str, int], Case]:
-    """MLP 2x50 at batch 32 with one target, of which one number is changed."""
-
-    def case(batch: int = 32, width: int = 50, targets: int = 1) -> Case:
-        inputs = jnp.asarray(rng.normal(size=(batch, 8)), jnp.float32)
-        layers = dense(rng, 8, width, width, 2 * targets)
-        inner = max(1, 2**20 // (batch * width * targets**2))
-        return Case("", apply_dense, layers, inputs, min(inner, 200))
-
-    return {
-        (axis, value): case(**{axis: value}) for axis, values in GROWTH.items() for value in values
+    A network of 2x50 units and batch 32, or for targets 2x64 and 64, grows in one number.
+    """
+    found: dict[str, tuple[Callable[[np.random.Generator], Case], list[str]]] = {
+        f"network_cost/{name}": (make, list(STEPS)) for name, make in NETWORKS.items()
     }
+    for axis, values in GROWTH.items():
+        fixed: dict[str, int] = {"batch": 64, "width": 64} if axis == "targets" else {}
+        for value in values:
+            make = _growing(fixed | {axis: value})
+            found[f"network_cost/{axis}-{value}"] = (make, ["nll", "network", "rows"])
+    return found
+
+
+def _growing(sizes: dict[str, int]) -> Callable[[np.random.Generator], Case]:
+    return lambda rng: mlp(rng, **sizes)
+
+
+# Tiny steps: the same work, and thousands of steps that end nowhere.
+_ADAM = optax.adam(1e-8)
+_RADIUS = fisher8_optimizer(1000, max_kl=1e-8)
+_NETWORK = network_optimizer(1000, max_kl=1e-8)
 
 
 def nll_step(case: Case, params: Any, state: Any, targets: Array) -> tuple[Any, Any]:
@@ -120,11 +102,24 @@ def nll_step(case: Case, params: Any, state: Any, targets: Array) -> tuple[Any, 
     return jax.tree.map(lambda p, g: p - 1e-4 * g, params, gradient), state
 
 
+def optax_step(case: Case, params: Any, state: Any, targets: Array) -> tuple[Any, Any]:
+    gradient = jax.grad(lambda p: case.predict(p, case.inputs).nll(targets).mean())(params)
+    updates, state = _ADAM.update(gradient, state, params)
+    return optax.apply_updates(params, updates), state
+
+
+def radius_step(case: Case, params: Any, state: Any, targets: Array) -> tuple[Any, Any]:
+    def predict(params: Any) -> Gaussian:
+        return case.predict(params, case.inputs)
+
+    gradient = jax.grad(lambda p: fisher8_nll(predict(p), targets).mean())(params)
+    updates, state = _RADIUS.update(gradient, state, params, predict=predict)
+    return optax.apply_updates(params, updates), state
+
+
 def network_step(case: Case, params: Any, state: Any, targets: Array) -> tuple[Any, Any]:
     step = network_gradient(case.predict_one, params, case.inputs, targets, damping=DAMPING)
-    # A tiny radius: the same work, and thousands of steps that end nowhere.
-    optimizer = network_optimizer(1000, max_kl=1e-8)
-    updates, state = optimizer.update(step.gradient, state, params, step_kl=step.step_kl)
+    updates, state = _NETWORK.update(step.gradient, state, params, step_kl=step.step_kl)
     return optax.apply_updates(params, updates), state
 
 
@@ -150,53 +145,73 @@ def rows_step(case: Case, params: Any, state: Any, targets: Array) -> tuple[Any,
     return jax.tree.map(lambda p, s: p - 1e-4 * s.reshape(p.shape), params, steps), state
 
 
-STEPS = {"nll": nll_step, "network": network_step, "rows": rows_step}
+STEPS = {
+    "nll": nll_step,
+    "adam": optax_step,
+    "radius": radius_step,
+    "network": network_step,
+    "rows": rows_step,
+}
 
 
-def compiled_step(method: str, case: Case) -> Any:
-    """`inner` steps as one compiled function of the parameters and targets.
+def compiled_step(method: str, case: Case) -> tuple[Any, Callable[[], Any]]:
+    """`inner` steps as one compiled function without arguments.
 
-    One step is called by itself: XLA's convolutions are far slower inside loops, for any method.
+    Inputs and the optimizer's state are arguments and results of the program, so that nothing is
+    computed at compile time or left out.
     """
-    state = network_optimizer(1000).init(case.params) if method == "network" else ()
+    optimizers = {"adam": _ADAM, "radius": _RADIUS, "network": _NETWORK}
+    state = optimizers[method].init(case.params) if method in optimizers else ()
 
-    def steps(params: Any, targets: Array) -> Any:
-        one = functools.partial(STEPS[method], case, targets=targets)
+    def steps(params: Any, state: Any, inputs: Array, targets: Array) -> Any:
+        one = functools.partial(STEPS[method], case._replace(inputs=inputs), targets=targets)
         if case.inner == 1:
-            return one(params, state)[0]
-        return jax.lax.fori_loop(0, case.inner, lambda _, c: one(*c), (params, state))[0]
+            return one(params, state)
+        return jax.lax.fori_loop(0, case.inner, lambda _, c: one(*c), (params, state))
 
-    return jax.jit(steps).lower(case.params, case.targets).compile()
+    arguments = case.params, state, case.inputs, case.targets
+    compiled = jax.jit(steps).lower(*arguments).compile()
+    return compiled, functools.partial(compiled, *arguments)
 
 
-def measure(case: Case, rounds: int, advance: Callable[[float], None]) -> dict[str, Any]:
-    """Time and memory of every method, in a loop of `inner` steps and, by itself, per call."""
-    methods = [m for m in STEPS if m != "rows" or case.row_numbers <= LARGEST_ROWS]
+def measure(case: Case, methods: list[str], rounds: int) -> dict[str, Any]:
+    """Time and memory of every method, in a loop of `inner` steps and as one step a call."""
+    fits = case.row_numbers <= LARGEST_ROWS and 2 * case.targets.size <= LARGEST_SYSTEM
+    methods = [m for m in methods if m != "rows" or fits]
     in_loop = interleave(case, methods, rounds)
-    per_call = interleave(case._replace(inner=1), ["nll", "network"], rounds)
-    advance(1)
-    row = {"network": case.name, "row_megabytes": 4e-6 * case.row_numbers}
+    per_call = interleave(case._replace(inner=1), [m for m in methods if m != "rows"], rounds)
+    row = {"network": case.name, "row_megabytes": 4e-6 * case.row_numbers, "solver": solver(case)}
     return row | in_loop | {"per_call": per_call}
+
+
+def solver(case: Case) -> str:
+    """What 'auto' takes."""
+    found = []
+
+    def curvature(params: Any, inputs: Array) -> None:
+        found.append(network_curvature(case.predict_one, params, inputs).solver)
+
+    jax.eval_shape(curvature, case.params, case.inputs)
+    return str(found[0])
 
 
 def interleave(case: Case, methods: list[str], rounds: int) -> dict[str, Any]:
     """Microseconds of processor time per step of every method, their ratios, and memory."""
-    targets = case.targets
-    steps = {method: compiled_step(method, case) for method in methods}
-    for step in steps.values():
-        jax.block_until_ready(step(case.params, targets))
-    seconds: dict[str, list[float]] = {method: [] for method in steps}
+    compiled = {method: compiled_step(method, case) for method in methods}
+    for _, step in compiled.values():
+        jax.block_until_ready(step())
+    seconds: dict[str, list[float]] = {method: [] for method in methods}
     for index in range(rounds):
         # The order rotates, so that none always runs on a warmer cache.
         for turn in range(len(methods)):
             method = methods[(index + turn) % len(methods)]
             begin = time.process_time()
-            jax.block_until_ready(steps[method](case.params, targets))
+            jax.block_until_ready(compiled[method][1]())
             seconds[method].append((time.process_time() - begin) / case.inner)
     return {
         "microseconds": {m: 1e6 * statistics.median(values) for m, values in seconds.items()},
         "ratios": {m: quartiles(seconds[m], seconds["nll"]) for m in methods if m != "nll"},
-        "megabytes": {m: planned_megabytes(step) for m, step in steps.items()},
+        "megabytes": {m: planned_megabytes(program) for m, (program, _) in compiled.items()},
     }
 
 
@@ -211,54 +226,44 @@ def planned_megabytes(step: Any) -> float:
 
 
 def section(store: Store) -> Section | None:
-    """The stored measurement; None if there is none."""
-    result = store.read(CELL)
-    if result is None:
+    """The stored measurements; None if there are none."""
+    stored = {name.split("/")[1]: store.read(name) for name in cells()}
+    result = {name: row for name, row in stored.items() if row is not None}
+    if not result:
         return None
-    caption = "The natural-gradient step over a plain NLL step, processor time, interleaved"
-    header = [
-        "network",
-        "NLL us",
-        "us",
-        "ratio",
-        "quartiles",
-        "per call",
-        "ratio of rows",
-        "MB",
-        "MB of rows",
-    ]
-    table = Table(caption, header, [_row(row) for row in result["networks"]])
-    growth = Table(
-        "The same as a network of 2x50 units grows from batch 32, width 50, one target",
-        ["grows", "to", *header[1:]],
-        [[row["axis"], str(row["value"]), *_row(row)[1:]] for row in result["growth"]],
-    )
+    header = ["network", "solver", "form", "NLL us", "us", "network", "fisher8_optimizer", "Adam"]
+    header += ["rows", "MB", "MB of rows"]
+    caption = "Steps over a plain NLL step in the same form, processor time, interleaved"
+    named = {name: row for name, row in result.items() if name in NETWORKS}
+    rows = [line for row in named.values() for line in _rows(row, row["network"])]
+    grown = [line for name, row in result.items() if name not in named for line in _rows(row, name)]
+    growth = "The same as networks of 2x50 units, batch 32, and for targets 2x64, batch 64, grow"
+    processor = next(iter(result.values()))["machine"]["processor"]
     words = (
-        f"On {result['machine']['cores']} cores of {result['machine']['processor']}. A step is "
-        "forward, backward, solve, radius and update. `rows` computes the same gradient from the "
-        "Jacobian's rows, without a radius; where these take more than 1 GB only their size is "
-        "given. `per call` is the ratio of one jitted step by itself, the others are those of "
-        "loops. `MB` are the intermediate results of the compiled step."
+        f"On one core of {processor}. A step is forward, backward, solve, "
+        "radius and update; medians and quartiles. `rows` computes the same gradient from the "
+        "Jacobian's rows, without a radius. `MB` are the intermediate results of the compiled step."
     )
     figure = Figure("network_cost", functools.partial(draw, result), "Ratios as a network grows")
-    return Section("Cost of the natural gradient", [table, growth, figure, Paragraph(words)])
+    tables = [Table(caption, header, rows), Table(growth, ["grows to", *header[1:]], grown)]
+    return Section("Cost of the natural gradient", [*tables, figure, Paragraph(words)])
 
 
-def _row(row: dict[str, Any]) -> list[str]:
-    low, median, high = row["ratios"]["network"]
-    rows = row["ratios"].get("rows")
-    times = row["microseconds"]
-    return [
-        row["network"],
-        f"{times['nll']:.0f}",
-        f"{times['network']:.0f}",
-        f"{median:.2f}",
-        f"{low:.2f} to {high:.2f}",
-        f"{row['per_call']['ratios']['network'][1]:.2f}" if "per_call" in row else "",
-        "" if rows is None else f"{rows[1]:.2f}",
-        f"{row['megabytes']['network']:.1f}",
-        f"{row['row_megabytes']:.1f}",
-    ]
+def _rows(row: dict[str, Any], name: str) -> list[list[str]]:
+    forms = (("loop", row), ("call", row["per_call"]))
+    return [[name, row["solver"], form, *_cells(cell, row)] for form, cell in forms]
+
+
+def _cells(cell: dict[str, Any], row: dict[str, Any]) -> list[str]:
+    def ratio(method: str) -> str:
+        if method not in cell["ratios"]:
+            return ""
+        low, median, high = cell["ratios"][method]
+        return f"{median:.2f} ({low:.2f} to {high:.2f})"
+
+    times = [f"{cell['microseconds'][method]:.0f}" for method in ("nll", "network")]
+    ratios = [ratio(method) for method in ("network", "radius", "adam", "rows")]
+    return [*times, *ratios, f"{cell['megabytes']['network']:.1f}", f"{row['row_megabytes']:.1f}"]
 
 
 LINES = (("network", "o-", "natural gradient"), ("rows", "s--", "Jacobian rows"))
@@ -269,9 +274,11 @@ def draw(result: dict[str, Any]) -> bytes:
     options: dict[str, Any] = {"layout": "constrained", "sharey": True, "squeeze": False}
     figure, ((*axes,),) = plt.subplots(1, len(GROWTH), figsize=(10, 3.2), **options)
     for ax, axis in zip(axes, GROWTH, strict=True):
-        rows = [row for row in result["growth"] if row["axis"] == axis]
+        rows = [(v, row) for v in GROWTH[axis] if (row := result.get(f"{axis}-{v}"))]
         for method, style, label in LINES:
-            points = [(r["value"], r["ratios"][method]) for r in rows if method in r["ratios"]]
+            points = [(v, row["ratios"][method]) for v, row in rows if method in row["ratios"]]
+            if not points:
+                continue
             values, ratios = [p[0] for p in points], np.array([p[1] for p in points])
             ax.plot(values, ratios[:, 1], style, label=label)
             ax.fill_between(values, ratios[:, 0], ratios[:, 2], alpha=0.2)

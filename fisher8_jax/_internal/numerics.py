@@ -9,11 +9,13 @@ Three ideas carry this file:
   any vector that has a direction. Infinities and nans are not guarded; they must stay loud.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from chex import ArrayTree
 from jax import Array, lax
 
 AxisName = str | tuple[str, ...]
@@ -49,6 +51,13 @@ class ScaledNorm(NamedTuple):
 def at_least_float32(x: Array) -> Array:
     """Casts half-precision arrays to float32 and leaves wider ones alone."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def all_finite(tree: ArrayTree) -> Array:
+    """Whether all numbers of a tree are finite."""
+    # Sums of numbers are several times as fast as those of booleans, and tiny ones stay finite.
+    sums = [jnp.sum(1e-20 * at_least_float32(jnp.asarray(leaf))) for leaf in jax.tree.leaves(tree)]
+    return jnp.isfinite(functools.reduce(jnp.add, sums, jnp.zeros(())))
 
 
 def multiply_by_exp(x: Array, log_factor: Array) -> Array:

@@ -1,5 +1,6 @@
 """The curvature of a whole network: the Gram matrix of its outputs and solvers for it."""
 
+from fisher8_jax.curvature._cost import Auto as Auto
 from fisher8_jax.curvature._gradient import NetworkGradient as NetworkGradient
 from fisher8_jax.curvature._gradient import network_gradient as network_gradient
 from fisher8_jax.curvature._gram import LeafRows as LeafRows

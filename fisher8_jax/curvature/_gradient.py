@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,10 @@ from fisher8_jax._fisher8 import (
 )
 from fisher8_jax._internal.numerics import AxisName, materialize
 from fisher8_jax._internal.sharding import place_like, with_auto_axes
+from fisher8_jax.curvature._cost import Choice, check_solver
 from fisher8_jax.curvature._gram import pull_back
 from fisher8_jax.curvature._network_curvature import DAMPING, NetworkCurvature, curve
 from fisher8_jax.curvature._problem import Mask, Problem, outputs_first, pose
-from fisher8_jax.curvature._solvers import Solver, check_solver
 from fisher8_jax.curvature._state import GradientState
 from fisher8_jax.curvature._trace import PredictOne
 
@@ -37,8 +37,8 @@ class NetworkGradient(NamedTuple):
             parameters, zeros for leaves that are not floating-point.
         slope: the derivative of the loss along `gradient`.
         step_kl: the mean divergence by which a step of minus `gradient` moves the predictions, to
-            second order. Like `slope` it is None where it is not known: with weights, and with
-            `Blocks`.
+            second order. Like `slope` it is None with weights. `Blocks` take one more forward-mode
+            derivative for both.
         residual: what the solution leaves of the linear system, relative to its right-hand side:
             the relative error of the gradient, about. Rounding with `Direct`, up to `tolerance`
             with `ConjugateGradients`, None with `Blocks`.
@@ -75,7 +75,7 @@ def network_gradient(
     where: Array | None = None,
     weights: Array | None = None,
     axis_name: AxisName | None = None,
-    solver: Solver | Literal["auto"] = "auto",
+    solver: Choice = "auto",
     state: GradientState | None = None,
 ) -> NetworkGradient:
     """The mean loss of a batch and its natural gradient in parameter space.
@@ -136,7 +136,7 @@ def _network_gradient(
     predict_one: PredictOne,
     loss: Loss | None,
     axis_name: AxisName | None,
-    solver: Solver | Literal["auto"],
+    solver: Choice,
     batch: _Batch,
 ) -> NetworkGradient:
     params, inputs, targets, damping, mask, state = batch
@@ -148,20 +148,33 @@ def _network_gradient(
     if moments is not None:
         moments = moments.add(_fisher8_gradient(problem, natural, params))
         scale = moments.damping_scale()
-    problem, curvature = curve(problem, params, solver, scale)
+    problem, rows, curvature = curve(problem, params, solver, scale)
     initial = given.initial_step()
     moved = None if initial is None else problem.movement(vary_over(axis_name, initial))
     solution = curvature.solve(_vectors(problem, natural), moved)
-    pull = pull_back if curvature.solver.needs_deltas else Problem.pull
-    total = value, pull(problem, solution.whitened), solution.slope, solution.step_kl
+    outputs = solution.whitened
+    leaves = pull_back(problem, outputs, rows) if rows else problem.pull(outputs)
+    total = value, leaves, solution.slope, solution.step_kl
     if axis_name is not None:
         total = lax.psum(total, axis_name)
     value, leaves, slope, step_kl = total
     gradient = curvature.divide(jax.tree.unflatten(jax.tree.structure(params), leaves))
     if initial is not None:
         gradient = jax.tree.map(jnp.add, gradient, initial)
+    if step_kl is None and not problem.whitening.is_weighted:
+        slope, step_kl = _movement(problem, natural, gradient)
     new = None if state is None else given._replace(second_moments=moments).remember(gradient)
     return NetworkGradient(value, gradient, slope, step_kl, solution.residual, curvature, new)
+
+
+def _movement(
+    problem: Problem, natural: NaturalCotangent, gradient: ArrayTree
+) -> tuple[Array, Array]:
+    """Slope and divergence of a step by one forward-mode derivative."""
+    moved = problem.movement(vary_over(problem.axis_name, gradient))
+    whitened = outputs_first(problem.whitening.whiten_natural(_vectors(problem, natural)))
+    parts = jnp.sum(whitened * moved), 0.5 * jnp.sum(jnp.square(moved)) / problem.elements
+    return parts if problem.axis_name is None else lax.psum(parts, problem.axis_name)
 
 
 def _value_and_natural(
@@ -187,7 +200,7 @@ def _fisher8_gradient(problem: Problem, natural: NaturalCotangent, params: Array
     rule = Rule((0,), problem.axis_name, normalize=True, gradients_averaged=False)
     unit = apply_rule(rule, problem.dist, natural)
     vectors = problem.dist.natural(unit).widen().to_vector()
-    leaves = pull_back(problem, outputs_first(problem.whitening.whiten_natural(vectors)))
+    leaves = pull_back(problem, outputs_first(problem.whitening.whiten_natural(vectors)), {})
     if problem.axis_name is not None:
         leaves = lax.psum(leaves, problem.axis_name)
     return jax.tree.unflatten(jax.tree.structure(params), leaves)

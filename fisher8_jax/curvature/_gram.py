@@ -7,7 +7,8 @@ hand against outputs `e` of all examples `j`, which are more if the batch is spl
 axis.
 
 A backward pass from any combination of outputs would compute the same combination of deltas, so a
-sum replaces it; what remains is the derivative of every single use.
+sum replaces it; what remains is the derivative of every single use. Where the rows of a leaf are
+multiplied out, the same combination of them is its gradient, and often cheaper.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from fisher8_jax.curvature._trace import TracedNetwork, parametric_operands
 from fisher8_jax.curvature._walk import evaluate
 
 Gather = Callable[[Array, int], Array]
+Rows = dict[int, "LeafRows"]
 
 _EXACT = lax.Precision.HIGHEST
 
@@ -68,15 +70,20 @@ class LeafRows(NamedTuple):
         moved = jnp.einsum("cito,eiso->icets", delta, delta, precision=_EXACT)
         return jnp.einsum("its,icets->ice", alike, moved, precision=_EXACT)
 
-    def gathered(self, gather: Gather) -> "LeafRows":
-        """The rows of all parts of the batch."""
-        activation = None if self.activation is None else gather(self.activation, 0)
-        return LeafRows(activation, gather(self.delta, 1))
+    def map(self, change: Gather) -> "LeafRows":
+        """With `change(array, axis)` for both arrays, where `axis` is that of the rows."""
+        activation = None if self.activation is None else change(self.activation, 0)
+        return LeafRows(activation, change(self.delta, 1))
 
 
-def gram_matrix(problem: Problem, operands: Any, deltas: Any, gather: Gather) -> Array:
-    """The Gram matrix of all leaves; arguments as in `leaf_grams`."""
-    grams = list(leaf_grams(problem, operands, deltas, gather).values())
+def gram_matrix(rows: Rows, gather: Gather = lambda x, axis: x) -> Array:
+    """The Gram matrix of all leaves.
+
+    Args:
+        rows: from `leaf_rows`.
+        gather: collects an array of local examples along an axis from all parts of the batch.
+    """
+    grams = [own.gram(own.map(gather)) for own in rows.values()]
     if not grams:
         raise ValueError(
             "No parameter reaches the predictions: `predict_one(params, example)` must compute "
@@ -85,43 +92,27 @@ def gram_matrix(problem: Problem, operands: Any, deltas: Any, gather: Gather) ->
     return sum(grams[1:], grams[0])
 
 
-def leaf_grams(
-    problem: Problem, operands: Any, deltas: Any, gather: Gather = lambda x, axis: x
-) -> dict[int, Array]:
-    """The Gram matrix of every leaf that has a use, by the leaf's position in the parameters.
-
-    Args:
-        problem: the network and its parameters.
-        operands: those of the forward pass, or of some of its rows.
-        deltas: those of `Problem.deltas`, or of some of its rows.
-        gather: collects an array of local examples along an axis from all parts of the batch.
-    """
-    rows = leaf_rows(problem, operands, deltas)
-    return {leaf: own.gram(own.gathered(gather)) for leaf, own in rows.items()}
-
-
-def leaf_rows(problem: Problem, operands: Any, deltas: Any) -> dict[int, LeafRows]:
+def leaf_rows(problem: Problem) -> Rows:
     """The rows of every leaf that reaches the predictions, by its index."""
     plan = problem.plan
-    found = {
-        leaf: _outer_rows(problem, leaf, operands, deltas)
-        for leaf in plan.of_form("pairs", "outer")
-    }
+    found = {leaf: _outer_rows(problem, leaf) for leaf in plan.of_form("pairs", "outer")}
     chosen = plan.of_form("rows")
-    for leaf, row in zip(chosen, _jacobian_rows(problem, chosen, operands, deltas), strict=True):
+    for leaf, row in zip(chosen, _jacobian_rows(problem, chosen), strict=True):
         if problem.scale is not None:
             row = row * lax.rsqrt(full_scale(problem.scale[leaf]))[None, None]
         found[leaf] = _multiplied_out(row)
     return found
 
 
-def _outer_rows(problem: Problem, leaf: int, operands: Any, deltas: Any) -> LeafRows:
-    plan = problem.plan
+def _outer_rows(problem: Problem, leaf: int) -> LeafRows:
+    plan, operands, deltas = problem.plan, problem.forward.operands, problem.deltas
     activations, cotangents = [], []
     for index, use in enumerate(problem.network.uses):
         if leaf in use.leaves:
             outer = plan.outers[index]
-            activation = at_least_float32(outer.activation(operands[index][outer.data]))
+            data = operands[index][outer.data]
+            assert data is not None
+            activation = at_least_float32(outer.activation(data))
             delta = at_least_float32(jax.vmap(outer.delta)(deltas[index][0]))
             if problem.scale is not None:
                 inner_root, outer_root = _roots(outer, problem.scale[leaf])
@@ -170,12 +161,28 @@ def _product(left: Array, right: Array) -> Array:
     return product.reshape(*left.shape[:2], *right.shape[:2])
 
 
-def _jacobian_rows(problem: Problem, chosen: list[int], operands: Any, deltas: Any) -> list[Array]:
+def _jacobian_rows(problem: Problem, chosen: list[int]) -> list[Array]:
     """The rows of the Jacobian for the leaves without a cheaper form."""
+
+    def cotangents(use: int, values: list[Array]) -> Any:
+        others = problem.forward.operands[use]
+        return _operand_cotangents(problem.network, use, values, others, problem.deltas[use])
+
+    rows = _through_uses(problem, chosen, cotangents, lambda pull: jax.vmap(jax.vmap(pull)))
+    return [at_least_float32(row) for row in rows]
+
+
+def _through_uses(
+    problem: Problem,
+    chosen: list[int],
+    cotangents: Callable[[int, list[Array]], Any],
+    batched: Callable[[Any], Any] = lambda pull: pull,
+) -> list[Array]:
+    """The cotangents of some leaves from those of the parametric operands of their uses."""
     network, leaves = problem.network, problem.leaves
     uses = [i for i, use in enumerate(network.uses) if use.leaves & set(chosen)]
     if not uses:
-        return []
+        return [jnp.zeros_like(leaves[leaf]) for leaf in chosen]
 
     def parametric(some: list[Array]) -> list[list[Array]]:
         every = list(leaves)
@@ -183,13 +190,9 @@ def _jacobian_rows(problem: Problem, chosen: list[int], operands: Any, deltas: A
             every[leaf] = array
         return parametric_operands(network, uses, every)
 
-    values, pull_back = jax.vjp(parametric, [leaves[leaf] for leaf in chosen])
-    cotangents = [
-        _operand_cotangents(network, use, at, operands[use], deltas[use])
-        for use, at in zip(uses, values, strict=True)
-    ]
-    (rows,) = jax.vmap(jax.vmap(pull_back))(cotangents)
-    return [at_least_float32(row) for row in rows]
+    values, pull = jax.vjp(parametric, [leaves[leaf] for leaf in chosen])
+    given = [cotangents(use, at) for use, at in zip(uses, values, strict=True)]
+    return batched(pull)(given)[0]
 
 
 def _operand_cotangents(
@@ -226,26 +229,44 @@ def _join(parts: list[Array], axis: int) -> Array:
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
 
 
-def pull_back(problem: Problem, outputs: Array) -> list[Array]:
+def pull_back(problem: Problem, outputs: Array, rows: Rows) -> list[Array]:
     """`J'` times whitened outputs of shape `(outputs, rows)`, from the deltas of the batch.
+
+    Args:
+        problem: the network and its parameters.
+        outputs: what to pull back.
+        rows: those of `leaf_rows`, which serve where they are cheaper; may be empty.
 
     Returns:
         One array for each leaf of the parameters, in order; zeros for leaves of integers.
     """
-    network, every = problem.network, list(range(len(problem.network.uses)))
-    operands = problem.forward.operands
-    combined = jax.tree.map(lambda delta: _combine(outputs, delta), problem.deltas)
-    values, to_leaves = jax.vjp(
-        lambda leaves: parametric_operands(network, every, leaves), problem.leaves
-    )
-    cotangents = [
-        _sum_over_examples(network, use, values[use], operands[use], combined[use]) for use in every
-    ]
-    (gradients,) = to_leaves(cotangents)
-    return [
-        gradient if network.is_trainable(index) else jnp.zeros_like(problem.leaves[index])
-        for index, gradient in enumerate(gradients)
-    ]
+    gradients = [jnp.zeros_like(leaf) for leaf in problem.leaves]
+    by_rows = [leaf for leaf in rows if problem.plan.leaves[leaf].rows_pull_back]
+    for leaf in by_rows:
+        entries = rows[leaf].delta.reshape(outputs.size, -1)
+        product = jnp.matmul(outputs.reshape(-1), entries, precision=_EXACT)
+        gradients[leaf] = _like_leaf(problem, leaf, product)
+
+    def cotangents(use: int, values: list[Array]) -> Any:
+        combined = jax.tree.map(lambda delta: _combine(outputs, delta), problem.deltas[use])
+        others = problem.forward.operands[use]
+        return _sum_over_examples(problem.network, use, values, others, combined)
+
+    trainable = (leaf for leaf in range(len(gradients)) if problem.network.is_trainable(leaf))
+    rest = [leaf for leaf in trainable if leaf not in by_rows]
+    for leaf, gradient in zip(rest, _through_uses(problem, rest, cotangents), strict=True):
+        gradients[leaf] = gradient
+    return gradients
+
+
+def _like_leaf(problem: Problem, leaf: int, entries: Array) -> Array:
+    """A combination of rows in the shape of their leaf, its scale undone."""
+    like, axes = problem.leaves[leaf], problem.plan.axes_of_entries(leaf)
+    array = entries.reshape([like.shape[axis] for axis in axes])
+    array = jnp.transpose(array, [axes.index(axis) for axis in range(like.ndim)])
+    if problem.scale is not None:
+        array = array * jnp.sqrt(full_scale(problem.scale[leaf]))
+    return array.astype(like.dtype)
 
 
 def _apply_use(

@@ -50,7 +50,7 @@ def jacobian_rows(
     change = _identity(problem.dist)
     plan = make_plan(problem.network, _PLANNED_ROWS, change.outputs)
     raw = dataclasses.replace(problem, whitening=change, plan=plan)
-    found = leaf_rows(raw, raw.forward.operands, raw.deltas)
+    found = leaf_rows(raw)
     return raw.dist, tuple(found.get(index) for index in range(len(raw.leaves)))
 
 

@@ -23,6 +23,9 @@ from fisher8_jax.curvature._state import FactoredScale, Scale
 from fisher8_jax.curvature._trace import TracedNetwork
 from fisher8_jax.curvature._walk import Alias, Use
 
+# Uses whose derivative costs no more than reading it.
+_LIGHT = {"add", "sub", "mul", "div", "output"}
+
 
 class Outer(NamedTuple):
     """How a use becomes outer products.
@@ -65,6 +68,7 @@ class LeafPlan(NamedTuple):
         positions: outer products an example and output.
         floats: the largest intermediate result, in numbers.
         operations: multiplications and additions.
+        rows_pull_back: whether multiplied-out rows give the gradient at less cost than the uses.
     """
 
     name: str
@@ -74,6 +78,7 @@ class LeafPlan(NamedTuple):
     positions: int
     floats: int
     operations: int
+    rows_pull_back: bool = False
 
 
 class GramPlan(NamedTuple):
@@ -84,6 +89,14 @@ class GramPlan(NamedTuple):
 
     def of_form(self, *forms: str) -> list[int]:
         return [index for index, leaf in enumerate(self.leaves) if leaf.form in forms]
+
+    def axes_of_entries(self, leaf: int) -> tuple[int, ...]:
+        """The axes of a leaf in the order in which its multiplied-out rows run over them."""
+        if self.leaves[leaf].form == "rows":
+            return tuple(range(len(self.leaves[leaf].shape)))
+        outer = next(outer for outer in self.outers.values() if outer.leaf == leaf)
+        assert outer.inner_axes is not None
+        return (*outer.inner_axes, *outer.outer_axes)
 
 
 def make_plan(
@@ -127,22 +140,28 @@ def _plan_leaf(
     shape = network.shapes[leaf].shape
     names = tuple(network.uses[index].name for index in used)
 
-    def plan(form: str, positions: int = 0, floats: int = 0, operations: int = 0) -> LeafPlan:
-        return LeafPlan(network.names[leaf], shape, form, names, positions, floats, operations)
+    def plan(form: str, *counts: int, rows_pull_back: bool = False) -> LeafPlan:
+        positions, floats, operations = counts or (0, 0, 0)
+        numbers = positions, floats, operations, rows_pull_back
+        return LeafPlan(network.names[leaf], shape, form, names, *numbers)
 
     size, n = math.prod(shape), rows * outputs
     if not used or size == 0:
         return plan("unused" if network.is_trainable(leaf) else "frozen")
     parts = [outers[index] for index in used if index in outers]
     if len(parts) < len(used) or len({part.layout for part in parts}) > 1:
-        return plan("rows", 0, n * size, 2 * n * n * size)
+        results = [math.prod(out.shape) for index in used for out in network.uses[index].outputs]
+        is_light = all(name in _LIGHT for name in names) and max(results) <= size
+        return plan("rows", 0, n * size, 2 * n * n * size, rows_pull_back=not is_light)
     positions = sum(part.positions for part in parts)
     form_rows = 2 * n * (positions + n) * size
     pairs = (n * positions) ** 2
     form_pairs = 2 * (rows * positions) ** 2 * parts[0].inner + pairs * (2 * parts[0].outer + 2)
     if form_pairs <= form_rows:
         return plan("pairs", positions, pairs, form_pairs)
-    return plan("outer", positions, n * size, form_rows)
+    # A product with a vector takes about four times as long as its operations in a matrix product.
+    is_cheaper = 4 * outputs <= positions and parts[0].inner_axes is not None
+    return plan("outer", positions, n * size, form_rows, rows_pull_back=is_cheaper)
 
 
 def _as_outer(use: Use) -> Outer | None:

@@ -16,7 +16,7 @@ def reduction_ratio(step: NetworkGradient, scale: Numeric, new_value: Array) -> 
     1 for a loss that is quadratic, with the Fisher information for its Hessian.
 
     Args:
-        step: what `network_gradient` returned; it must know the movement (no weights, no blocks).
+        step: what `network_gradient` returned; it must know the movement (no weights).
         scale: the factor on the gradient in the step that was made, positive for a descent: the
             value `scale` in the state of the KL radius.
         new_value: the loss of the same batch after the step.
@@ -34,8 +34,8 @@ def reduction_ratio(step: NetworkGradient, scale: Numeric, new_value: Array) -> 
     """
     if step.slope is None or step.step_kl is None:
         raise ValueError(
-            "`step` must know how far it moves the predictions, which is not so with `weights` or "
-            "the solver `Blocks`. Use `Direct` without weights, or a fixed damping."
+            "`step` must know how far it moves the predictions, which is not so with `weights`. "
+            "Leave them out, or use a fixed damping."
         )
     expected = scale * step.slope - jnp.square(scale) * step.step_kl
     return (step.value - new_value) / jnp.where(expected == 0, 1, expected)

@@ -182,10 +182,10 @@ class Mask(NamedTuple):
             weights = check_weights("weights", weights, shape)
         return self._replace(where=where, weights=weights)
 
-    def counts(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """How many elements of every row count."""
+    def inside(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """1 for the elements that count, shape `(rows, elements)`."""
         inside = jnp.ones(shape, dtype) if self.where is None else self.where.astype(dtype)
-        return jnp.sum(inside, tuple(range(1, len(shape))))
+        return inside.reshape(shape[0], -1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Problem:
         dist: its predictions.
         whitening: their coordinates.
         mask: the elements that count.
-        counts: how many elements of every row count.
+        inside: 1 for every element of a row that counts, 0 for the others.
         elements: how many elements the mean runs over.
         damping: what is added to the whitened curvature.
         axis_name: the mapped axis that the rows are split over.
@@ -217,7 +217,7 @@ class Problem:
     dist: Family
     whitening: Whitening
     mask: Mask
-    counts: Array
+    inside: Array
     elements: Array
     damping: Array
     axis_name: AxisName | None
@@ -308,8 +308,8 @@ def pose(
     hidden = jax.tree.map(lambda leaf: zero_outside(leaf, mask.where), dist)
     whitening = whiten_batch(hidden, mask.where, mask.weights)
     dtype = whitening.factor.dtype
-    counts = mask.counts(dist.batch_shape, dtype)
-    elements = jnp.sum(counts)
+    inside = mask.inside(dist.batch_shape, dtype)
+    elements = jnp.sum(inside)
     if axis_name is not None:
         elements = lax.psum(elements, axis_name)
     return Problem(
@@ -322,7 +322,7 @@ def pose(
         dist=dist,
         whitening=whitening,
         mask=mask,
-        counts=counts,
+        inside=inside,
         elements=jnp.maximum(elements, 1),
         damping=jnp.asarray(damping, dtype),
         axis_name=axis_name,

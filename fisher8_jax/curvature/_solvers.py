@@ -16,14 +16,13 @@ from jax import Array, lax
 from jax.lax import linalg
 
 from fisher8_jax._internal.batching import one_matrix_at_a_time
-from fisher8_jax._internal.checks import check_count, check_number
 from fisher8_jax._internal.numerics import AxisName
 from fisher8_jax.curvature._conjugate_gradients import (
     Iteration,
     conjugate_gradients,
     nystroem,
 )
-from fisher8_jax.curvature._gram import gram_matrix
+from fisher8_jax.curvature._gram import LeafRows, Rows, gram_matrix
 from fisher8_jax.curvature._problem import Problem
 
 _EXACT = lax.Precision.HIGHEST
@@ -49,8 +48,8 @@ class Solver(Protocol):
     def needs_deltas(self) -> bool:
         """Whether `prepare` computes the deltas, from which the gradient then follows cheaply."""
 
-    def prepare(self, problem: Problem) -> Prepared:
-        """What has to be kept for `solve`."""
+    def prepare(self, problem: Problem, rows: Rows) -> Prepared:
+        """What has to be kept for `solve`; `rows` are empty unless it `needs_deltas`."""
 
     def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
         """`z` for the right-hand side `u`, both of shape `(outputs, rows)`."""
@@ -74,11 +73,11 @@ class Direct(NamedTuple):
         Direct()
     """
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def prepare(self, problem: Problem, rows: Rows) -> Prepared:
         def gather(x: Array, axis: int) -> Array:
             return _gather(x, axis, problem.axis_name)
 
-        local = gram_matrix(problem, problem.forward.operands, problem.deltas, gather)
+        local = gram_matrix(rows, gather)
         blocks = gather(local, 1)
         size = blocks.shape[0] * blocks.shape[1]
         matrix = lax.optimization_barrier(blocks.reshape(size, size) / problem.elements)
@@ -111,38 +110,53 @@ class Blocks(NamedTuple):
     """Solves independent systems of `rows` examples each and averages their steps.
 
     Keeps part of the gain at a fraction of the cost, and needs no communication: under `axis_name`
-    every device solves for its own examples. With all examples in one block it is `Direct`.
+    every device solves for its own examples. With everything in one block it is `Direct`.
 
     Args:
         rows: examples in a block; the last block may be smaller.
+        outputs: how many outputs of a row a block has, a divisor of them all and a multiple of the
+            coordinates of an element's distribution (2 for a Gaussian); None for all of them.
 
     Example:
         >>> from fisher8_jax.curvature import Blocks
         >>> Blocks(rows=32)
-        Blocks(rows=32)
+        Blocks(rows=32, outputs=None)
     """
 
     rows: int
+    outputs: int | None = None
 
-    def prepare(self, problem: Problem) -> Prepared:
-        split = functools.partial(_split, self.rows)
-        # Padding repeats the last operand, since an equation may not be finite at 0.
-        operands = jax.tree.map(lambda x: split(x, 0, "edge"), problem.forward.operands)
-        deltas = jax.tree.map(lambda x: split(x, 1, "constant"), problem.deltas)
-        gram = functools.partial(gram_matrix, problem, gather=lambda x, axis: x)
-        blocks = jax.vmap(gram)(operands, deltas)
-        size = blocks.shape[1] * blocks.shape[2]
+    def prepare(self, problem: Problem, rows: Rows) -> Prepared:
+        outputs, coordinates = problem.whitening.outputs, problem.whitening.factor.shape[-1]
+        width = self.outputs or outputs
+        if outputs % width or width % coordinates:
+            raise ValueError(
+                f"`Blocks.outputs` must divide the {outputs} outputs of a row and be a multiple of "
+                f"the {coordinates} coordinates of an element, got {width}."
+            )
+        groups = outputs // width
+        parts = {leaf: row.map(functools.partial(_split, self.rows)) for leaf, row in rows.items()}
+        activations = {leaf: part.activation for leaf, part in parts.items()}
+        deltas = {leaf: _in_groups(part.delta, groups) for leaf, part in parts.items()}
+
+        def gram(activations: dict[int, Array | None], deltas: dict[int, Array]) -> Array:
+            return gram_matrix({leaf: LeafRows(activations[leaf], deltas[leaf]) for leaf in deltas})
+
+        blocks = jax.vmap(jax.vmap(gram, (None, 0)))(activations, deltas)
+        size = blocks.shape[2] * blocks.shape[3]
         # Each block is a batch of its own, with its own number of elements.
-        elements = jnp.maximum(jnp.sum(split(problem.counts, 0, "constant"), 1), 1)
+        inside = problem.inside.reshape(len(problem.inside), groups, -1).sum(-1)
+        elements = jnp.maximum(jnp.sum(_split(self.rows, inside, 0), 1), 1).reshape(-1)
         matrices = blocks.reshape(-1, size, size) / elements[:, None, None]
         return Prepared(matrices, problem.damping, problem.elements)
 
     def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
-        flat = _split(self.rows, right, 1, "constant")
+        split = _split(self.rows, right, 1)
+        blocks = _in_groups(split, right.shape[0] // (self.outputs or right.shape[0]))
         solve = jax.vmap(solve_damped, (0, None, 0))
-        solution = solve(prepared.state, prepared.damping, flat.reshape(flat.shape[0], -1))
-        rows = jnp.moveaxis(solution.reshape(flat.shape), 0, 1)
-        return rows.reshape(right.shape[0], -1)[:, : right.shape[1]]
+        flat = blocks.reshape(len(prepared.state), -1)
+        solution = solve(prepared.state, prepared.damping, flat).reshape(split.shape)
+        return jnp.moveaxis(solution, 0, 1).reshape(right.shape[0], -1)[:, : right.shape[1]]
 
     @property
     def knows_movement(self) -> bool:
@@ -156,7 +170,8 @@ class Blocks(NamedTuple):
         raise NotImplementedError("Blocks do not know how far the whole step moves the outputs.")
 
     def describe(self) -> str:
-        return f"blocks: independent factorisations of {self.rows} rows each"
+        outputs = "" if self.outputs is None else f" and {self.outputs} outputs"
+        return f"blocks: independent factorisations of {self.rows} rows{outputs} each"
 
 
 class ConjugateGradients(NamedTuple):
@@ -186,7 +201,7 @@ class ConjugateGradients(NamedTuple):
     tolerance: float = 0.003
     rank: int = 64
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def prepare(self, problem: Problem, rows: Rows) -> Prepared:
         return Prepared(problem.jacobian, problem.damping, problem.elements)
 
     def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
@@ -244,49 +259,6 @@ class ConjugateGradients(NamedTuple):
 
 
 _PLAIN_ITERATIONS = 20
-# A matrix of 64 MB and, with all that leads to it, 1 GB, both in float32.
-_LARGEST_SYSTEM = 4096
-_LARGEST_MEMORY = 2**28
-# Derivatives of the network that conjugate gradients are expected to take where they are slow.
-_EXPECTED_PRODUCTS = 100
-_SMALL = 10**9  # operations that are not worth a choice
-
-
-def check_solver(solver: object) -> None:
-    """Says which solvers there are."""
-    if isinstance(solver, str) and solver == "auto":
-        return
-    if not isinstance(solver, Direct | Blocks | ConjugateGradients):
-        raise TypeError(
-            "`solver` must be 'auto', `Direct()`, `Blocks(rows)` or `ConjugateGradients()` of "
-            f"`fisher8_jax.curvature`, got {solver!r}."
-        )
-    if isinstance(solver, Blocks):
-        check_count("Blocks.rows", solver.rows)
-    if isinstance(solver, ConjugateGradients):
-        check_count("ConjugateGradients.max_iterations", solver.max_iterations)
-        check_number("ConjugateGradients.tolerance", solver.tolerance, at_least=0)
-        check_count("ConjugateGradients.rank", solver.rank, at_least=0)
-
-
-def choose_solver(problem: Problem) -> Solver:
-    """The direct solver where it fits and is not the dearer one, conjugate gradients elsewhere."""
-    rows, outputs = problem.counts.shape[0], problem.whitening.outputs
-    devices = 1 if problem.axis_name is None else lax.axis_size(problem.axis_name)
-    size, leaves = devices * rows * outputs, problem.plan.leaves
-    widths = [math.prod(aval.shape) for use in problem.network.uses for aval in use.outputs]
-    memory = size**2 + rows * outputs * sum(widths) + sum(leaf.floats for leaf in leaves)
-    operations = size**3 // 3 + sum(leaf.operations for leaf in leaves)
-    # Two operations a weight and position, forwards and twice as many backwards.
-    product = sum(
-        6 * rows * max(leaf.positions, 1) * math.prod(leaf.shape) for leaf in leaves if leaf.uses
-    )
-    is_direct = (
-        size <= _LARGEST_SYSTEM
-        and memory <= _LARGEST_MEMORY
-        and operations <= max(_EXPECTED_PRODUCTS * product, _SMALL)
-    )
-    return Direct() if is_direct else ConjugateGradients()
 
 
 def _probes(rank: int, like: Array, axis_name: AxisName | None) -> Array:
@@ -297,14 +269,19 @@ def _probes(rank: int, like: Array, axis_name: AxisName | None) -> Array:
     return jax.random.normal(key, (rank, *like.shape), like.dtype)
 
 
-def _split(rows: int, x: Array, axis: int, mode: str) -> Array:
-    """Blocks of `rows` along `axis`, stacked along a new first axis and padded to full length."""
+def _split(rows: int, x: Array, axis: int) -> Array:
+    """Blocks of `rows` along `axis`, stacked along a new first axis and padded with zeros."""
     blocks = math.ceil(x.shape[axis] / rows)
     widths = [(0, 0)] * x.ndim
     widths[axis] = (0, blocks * rows - x.shape[axis])
-    padded = jnp.pad(x, widths, mode=mode)
+    padded = jnp.pad(x, widths)
     shape = (*x.shape[:axis], blocks, rows, *x.shape[axis + 1 :])
     return jnp.moveaxis(padded.reshape(shape), axis, 0)
+
+
+def _in_groups(x: Array, groups: int) -> Array:
+    """Groups of neighbouring outputs along a new second axis; outputs are the second one."""
+    return x.reshape(x.shape[0], groups, -1, *x.shape[2:])
 
 
 def _local(x: Array, rows: int, axis_name: AxisName | None) -> Array:
@@ -315,8 +292,16 @@ def _local(x: Array, rows: int, axis_name: AxisName | None) -> Array:
 
 
 def _gather(x: Array, axis: int, axis_name: AxisName | None) -> Array:
-    """`x` of all devices along `axis_name`, laid end to end along `axis`."""
-    return x if axis_name is None else lax.all_gather(x, axis_name, axis=axis, tiled=True)
+    """`x` of all devices along `axis_name`, laid end to end along `axis`.
+
+    In one shape for all axes behind it, so that the compiler sees what it has gathered already: the
+    rows of a bias are the deltas of its kernel.
+    """
+    if axis_name is None:
+        return x
+    flat = x.reshape(*x.shape[: axis + 1], -1)
+    gathered = lax.all_gather(flat, axis_name, axis=axis, tiled=True)
+    return gathered.reshape(*gathered.shape[:-1], *x.shape[axis + 1 :])
 
 
 @one_matrix_at_a_time

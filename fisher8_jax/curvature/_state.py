@@ -17,7 +17,7 @@ from chex import ArrayTree, Numeric
 from jax import Array
 
 from fisher8_jax._internal.checks import check_number
-from fisher8_jax._internal.numerics import at_least_float32
+from fisher8_jax._internal.numerics import all_finite, at_least_float32
 
 
 class FactoredScale(NamedTuple):
@@ -116,8 +116,7 @@ class SecondMoments(NamedTuple):
 
     def add(self, gradients: ArrayTree, *, decay: float | Array = 0.99) -> Self:
         """With one more gradient; one that is not finite counts as none."""
-        leaves = jax.tree.leaves(gradients)
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+        finite = all_finite(gradients)
         new = jnp.where(finite, 1 - decay, 0)
 
         def blend(mean: Array, value: Array) -> Array:
@@ -239,8 +238,7 @@ class GradientState(NamedTuple):
         """With `gradient` as the momentum; one that is not finite is forgotten."""
         if self.momentum is None:
             return self
-        leaves = jax.tree.leaves(gradient)
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+        finite = all_finite(gradient)
         kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), gradient, self.momentum)
         return self._replace(momentum=kept)
 

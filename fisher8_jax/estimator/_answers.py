@@ -10,6 +10,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fisher8_jax._internal.checks import check_choice, check_unmasked
+from fisher8_jax._internal.programs import keeps_programs
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._conformal import (
@@ -199,6 +200,7 @@ class Predicts(ShowsResults):
         (values,) = self._run(predict_information, X)
         return values
 
+    @keeps_programs
     def predict_distribution(self, X: Table) -> Prediction:
         """The predictive distribution in the units of the targets."""
         mixture = mixture_in_blocks(self._network(), self._ensemble(), *self._check_inputs(X))
@@ -274,6 +276,7 @@ class Predicts(ShowsResults):
         link = link_of(find_likelihood(self.family_, self.family))
         return DenseNetwork(check_hidden(self.hidden_layer_sizes), link, self.target_shape_)
 
+    @keeps_programs
     def _run(self, program: Any, X: Table, extra: tuple = ()) -> list[np.ndarray]:
         rows = self._check_inputs(X)
         return in_blocks(program, self._network(), self._ensemble(), *rows, extra=extra)

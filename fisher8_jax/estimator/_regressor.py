@@ -11,6 +11,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fisher8_jax._internal.checks import check_unmasked
+from fisher8_jax._internal.programs import keeps_programs
 from fisher8_jax.ensembles import take_member
 from fisher8_jax.estimator._answers import Predicts
 from fisher8_jax.estimator._columns import Encoder
@@ -126,6 +127,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         self.show_progress = show_progress
         self.checkpoint_dir = checkpoint_dir
 
+    @keeps_programs
     def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains the ensemble.
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from fisher8_jax._internal.numerics import all_finite
 from fisher8_jax.optimizers._radius_checks import check_parameters, check_trees
 from fisher8_jax.optimizers._shared_updates import shrink_shared_updates
 
@@ -130,6 +131,5 @@ def _direction(
 
 def _zero_if_not_finite(gradients: optax.Updates) -> optax.Updates:
     """Zeros for all gradients if any of them is not finite."""
-    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradients)]
-    is_finite = jnp.all(jnp.stack(finite)) if finite else jnp.array(True)
+    is_finite = all_finite(gradients)
     return jax.tree.map(lambda leaf: jnp.where(is_finite, leaf, 0), gradients)

@@ -12,11 +12,9 @@ if that makes it shorter. How far the parameters may move on the way is bounded 
 `_relative_change.py`.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -24,7 +22,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from fisher8_jax._internal.checks import check_positive
-from fisher8_jax._internal.numerics import AxisName, at_least_float32
+from fisher8_jax._internal.numerics import AxisName, all_finite, at_least_float32
 from fisher8_jax.families import Family
 from fisher8_jax.optimizers._measure import (
     Elements,
@@ -226,7 +224,7 @@ def scale_by_kl_radius(
 
             scale, exact_kl = _shorten(scale, divergence, radius, max_backtracks)
         scaled = _multiply(updates, scale)
-        usable = _all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
+        usable = all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
         quadratic_kl = jnp.square(scale * size) * unit_kl
         scaled = jax.tree.map(lambda leaf: jnp.where(usable, leaf, 0), scaled)
         state = _next_state(state, usable, scale, quadratic_kl, exact_kl)
@@ -258,11 +256,6 @@ def _shorten_to(scale: Array, unit_change: Array, bound: Array) -> Array:
 def _multiply(updates: optax.Updates, scale: Array) -> Any:
     """`scale * updates` in their own dtypes, rounded once; a factor of 1 changes no bit."""
     return jax.tree.map(lambda leaf: (at_least_float32(leaf) * scale).astype(leaf.dtype), updates)
-
-
-def _all_finite(tree: chex.ArrayTree) -> Array:
-    finite = (jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
-    return functools.reduce(jnp.logical_and, finite, jnp.array(True))
 
 
 def _mean_kl(dist: Family, moved: Family, elements: Elements) -> Array:

@@ -13,6 +13,8 @@ from jax import Array
 
 from fisher8_jax._internal.numerics import at_least_float32
 
+_SMALLEST_CHANGE = 1e-17
+
 
 def relative_change(updates: optax.Updates, params: optax.Params, typical: Array) -> Array:
     """The largest change of an array in units of its size, both as root mean squares.
@@ -23,11 +25,16 @@ def relative_change(updates: optax.Updates, params: optax.Params, typical: Array
     leaves = _arrays(params)
     if not any(_is_matrix(leaf) for leaf in leaves):
         return jnp.zeros(())
+
+    def in_typical_sizes(leaf: Array) -> Array:
+        return jnp.sqrt(jnp.mean(jnp.square(at_least_float32(leaf) * (1 / typical))))
+
     changes = [
-        _rms(update) / jnp.maximum(_rms(param), typical)
+        in_typical_sizes(update) / jnp.maximum(in_typical_sizes(param), 1)
         for update, param in zip(_arrays(updates), leaves, strict=True)
     ]
-    return jnp.max(jnp.stack(changes))
+    # Squares of what is smaller may be lost; counted as that large, it stays within the bound.
+    return jnp.maximum(jnp.max(jnp.stack(changes)), _SMALLEST_CHANGE).astype(jnp.float32)
 
 
 def typical_size(params: optax.Params) -> Array:
@@ -48,11 +55,11 @@ def _is_matrix(leaf: Array) -> bool:
 
 def _rms(leaf: Array) -> Array:
     """The root mean square in float32, divided by the largest magnitude before it is squared."""
-    leaf = jnp.abs(at_least_float32(jnp.asarray(leaf)))
+    leaf = jnp.abs(at_least_float32(leaf))
     largest = jnp.max(leaf)
     divisor = jnp.where(largest == 0, 1, largest)
     return (largest * jnp.sqrt(jnp.mean(jnp.square(leaf / divisor)))).astype(jnp.float32)
 
 
 def _arrays(tree: chex.ArrayTree) -> list[Array]:
-    return [leaf for leaf in jax.tree.leaves(tree) if jnp.size(leaf)]
+    return [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree) if jnp.size(leaf)]

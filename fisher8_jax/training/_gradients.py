@@ -12,6 +12,7 @@ from jax import Array
 
 from fisher8_jax._internal.checks import check_choice, check_number, check_positive
 from fisher8_jax.curvature import (
+    Auto,
     Blocks,
     ConjugateGradients,
     Direct,
@@ -129,7 +130,7 @@ class NetworkNaturalGradient(Description):
     damping: chex.Numeric = 0.3
     momentum: chex.Numeric | None = None
     second_moments: bool = dataclasses.field(default=False, metadata=STATIC)
-    solver: Direct | ConjugateGradients | Blocks | Literal["auto"] = dataclasses.field(
+    solver: Auto | Direct | ConjugateGradients | Blocks | Literal["auto"] = dataclasses.field(
         default="auto", metadata=STATIC
     )
 

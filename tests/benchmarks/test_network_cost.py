@@ -38,18 +38,15 @@ def test_the_rows_of_the_jacobian_give_the_same_gradient(targets):
 
 def test_it_measures_stores_and_draws(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(network_cost, "GROWTH", {"batch": (4, 8)})
-    monkeypatch.setattr(network_cost, "three_networks", lambda rng: [tiny(rng)])
-    monkeypatch.setattr(
-        network_cost,
-        "growing_networks",
-        lambda rng: {("batch", 4): tiny(rng), ("batch", 8): tiny(rng)},
-    )
+    monkeypatch.setattr(network_cost, "NETWORKS", {"tiny": tiny})
     parser = argparse.ArgumentParser()
     network_cost.add_arguments(parser)
     args = parser.parse_args(["--rounds", "4", "--results", str(tmp_path)])
     assert network_cost.run(args) == 0
     assert "tiny" in capsys.readouterr().out
-    result = Store(tmp_path).read(network_cost.CELL)
-    assert result["networks"][0]["ratios"]["network"][1] > 0
-    assert result["networks"][0]["per_call"]["ratios"]["network"][1] > 0
+    result = {name: Store(tmp_path).read(f"network_cost/{name}") for name in ("tiny", "batch-4")}
+    assert set(result["tiny"]["ratios"]) == {"adam", "radius", "network", "rows"}
+    assert result["tiny"]["per_call"]["ratios"]["network"][1] > 0
     assert network_cost.draw(result).startswith(b"\x89PNG")
+    monkeypatch.setattr(network_cost, "measure", None)  # what is stored is not measured again
+    assert network_cost.run(args) == 0

@@ -239,7 +239,7 @@ ERRORS = {
     ),
     "a solver by name": (
         lambda: network_gradient(predict_one, PARAMS, INPUTS, TARGETS, solver="cg"),
-        "`solver` must be 'auto', `Direct",
+        "`solver` must be 'auto', `Auto",
     ),
     "blocks of no rows": (
         lambda: network_gradient(predict_one, PARAMS, INPUTS, TARGETS, solver=Blocks(0)),
