@@ -39,9 +39,9 @@ class Auto(NamedTuple):
         ...     return Gaussian(*(jnp.tanh(x @ params["hidden"]) @ params["head"]))
         >>> params = {"hidden": jnp.ones((8, 20)), "head": jnp.ones((20, 2))}
         >>> x = jnp.ones((256, 8))
-        >>> for solver in (Auto(), Auto(nll_steps=100)):
+        >>> for solver in (Auto(), Auto(nll_steps=200)):
         ...     print(network_curvature(predict_one, params, x, solver=solver).solver)
-        Blocks(rows=64, outputs=None)
+        Blocks(rows=32, outputs=None)
         Direct()
     """
 

@@ -89,7 +89,7 @@ def test_wrong_shapes_are_named_when_loading(rewrite, layer, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.update(version=2), "of version 2, this package reads version 1"),
+        (lambda c: c.update(version=3), "of version 3, this package reads version 2"),
         (lambda c: c["settings"].update(hidden_layer_sizes=[5]), "layer 0/kernel is"),
         (lambda c: c["settings"].update(hidden_layer_sizes=[4, 4]), "there are 2 layers for the"),
         (lambda c: c.update(kind="Other"), "holds another model than a Fisher8Regressor"),

@@ -65,7 +65,8 @@ def test_a_cell_goes_on_where_it_ended(tmp_path, monkeypatch):
     assert not job._replace(splits=4).is_whole(result)
     assert len(load(store)["gap", "yacht", "hgb"]) == 3
     text = to_markdown("", [section(store)], None)
-    assert "The 3 gap splits of 1 sets that all models have" in text
+    assert "The 3 gap splits that all models have: yacht" in text
+    assert "on which no default was chosen: none" in text
     assert "HGB" in text
     assert section(Store(tmp_path / "empty")) is None
 

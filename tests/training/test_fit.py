@@ -328,6 +328,15 @@ def test_a_network_that_returns_no_distribution_is_named():
         fit(lambda params, x: x, START, make_data(), PLAN, **QUIET)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Python's own reaction to the signal, which a process started in the background ignores."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.filterwarnings("ignore")  # Orbax's threads may still be writing
 def test_ctrl_c_leaves_the_arguments_whole_and_a_training_to_go_on_with(tmp_path, fitted):
     given, seen = jax.tree.map(jnp.copy, START), []

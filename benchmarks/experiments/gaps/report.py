@@ -1,12 +1,12 @@
 """The study of gaps: medians and single sets."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from benchmarks.experiments.gaps.plan import GAPS, GROUPS, KINDS, MODELS
+from benchmarks.experiments.gaps.plan import GAPS, GROUPS, KINDS, MODELS, UNSEEN
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.machinery.figures import to_png
 from benchmarks.machinery.store import Store
@@ -30,7 +30,8 @@ def section(store: Store) -> Section | None:
     ]
     for kind in KINDS:
         if any(key[0] == kind for key in scores):
-            blocks += [summary(scores, kind), *(table(scores, kind, s) for s in _NAMES)]
+            blocks += [summary(scores, kind), summary(scores, kind, UNSEEN)]
+            blocks += [table(scores, kind, score) for score in _NAMES]
     if common_splits(scores, "gap")[1]:
         caption = "How far behind the best model each is, gap splits in order"
         blocks.insert(1, Figure("gaps", functools.partial(draw, scores), caption))
@@ -84,9 +85,10 @@ def draw(scores: Scores) -> bytes:
     return to_png(figure)
 
 
-def summary(scores: Scores, kind: str) -> Table:
+def summary(scores: Scores, kind: str, sets: Iterable[str] = tuple(GAPS)) -> Table:
     """Medians over the splits that all models have, and how far behind the best of them."""
-    present, common = common_splits(scores, kind)
+    present, everywhere = common_splits(scores, kind)
+    common = [split for split in everywhere if split[0] in sets]
     best = {split: min(found[split] for found in present.values()) for split in common}
     rows = []
     for model, found in present.items():
@@ -99,8 +101,9 @@ def summary(scores: Scores, kind: str) -> Table:
         wins = str(sum(b == 0 for b in behind))
         rows.append([MODELS[model], *(f"{c:.2f}" for c in cells), wins, f"{covered:.2f}"])
     header = ["model", "median NLL", "behind the best, median", "at most", "best on"]
-    sets = len({name for name, _ in common})
-    caption = f"The {len(common)} {kind} splits of {sets} sets that all models have"
+    names = ", ".join(name for name in GAPS if any(name == split[0] for split in common))
+    unseen = ", on which no default was chosen" if sets is UNSEEN else ""
+    caption = f"The {len(common)} {kind} splits that all models have{unseen}: {names or 'none'}"
     return Table(caption, [*header, "coverage of 90 % intervals"], rows)
 
 
