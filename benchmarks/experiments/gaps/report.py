@@ -75,7 +75,8 @@ def draw(scores: Scores) -> bytes:
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     for index, (model, found) in enumerate(present.items()):
         behind = np.sort([found[split] for split in common] - best)
-        style = "-" if "posterior" in model else "--" if model in GROUPS["networks"] else ":"
+        solid = "posterior" in model or model == "estimator"
+        style = "-" if solid else "--" if model in GROUPS["networks"] else ":"
         ax.plot(
             np.arange(1, len(behind) + 1), behind, style, color=f"C{index}", label=MODELS[model]
         )
