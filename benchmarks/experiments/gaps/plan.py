@@ -37,8 +37,8 @@ GAPS = {
     "power": 2,
     "naval": 2,
 }
-# No default of the library was chosen on these; priors, the level of unfamiliar rows and the damping
-# of training by evidence were chosen on the others.
+# No default of the library was chosen on these; priors, the level of unfamiliar rows and the
+# damping of training by evidence were chosen on the others.
 UNSEEN = ("autompg", "stock", "airfoil", "wine", "kin8nm", "power", "naval")
 RANDOM_SPLITS = 3
 KINDS = ("gap", "random")
