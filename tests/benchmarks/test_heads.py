@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.machinery.heads import latent
+from tests.families.links import check_transformations_and_dtypes
 
 RNG = np.random.default_rng(6)
 A, B, C = 3 * RNG.normal(size=(3, 9))
@@ -24,17 +25,4 @@ def test_latent():
 
 
 def test_transformations_and_dtypes():
-    def link(mean, raw):
-        return latent(mean, raw, raw)
-
-    wide = link(jnp.asarray(A), jnp.asarray(B))
-    mapped = jax.jit(jax.vmap(link))(jnp.asarray(A), jnp.asarray(B))
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), mapped, wide)
-    for dtype, tolerance in ((jnp.float32, 1e-5), (jnp.bfloat16, 0.06), (jnp.float16, 0.02)):
-        narrow = link(jnp.asarray(A, dtype), jnp.asarray(B, dtype))
-        assert narrow.mean.dtype == dtype
-        assert narrow.log_variance.dtype == dtype
-        for actual, expected in zip(jax.tree.leaves(narrow), jax.tree.leaves(wide), strict=True):
-            np.testing.assert_allclose(
-                actual.astype(jnp.float64), expected, rtol=tolerance, atol=tolerance
-            )
+    check_transformations_and_dtypes(lambda mean, raw: latent(mean, raw, raw), A, B)

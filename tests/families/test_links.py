@@ -7,6 +7,7 @@ import pytest
 
 from fisher8_jax import Gaussian
 from fisher8_jax.losses import soft_bounds_penalty
+from tests.families.links import check_transformations_and_dtypes
 
 RNG = np.random.default_rng(6)
 A, B = 3 * RNG.normal(size=(2, 9))
@@ -72,17 +73,7 @@ def bounded(mean, raw):
 
 @pytest.mark.parametrize("link", [Gaussian.from_natural, bounded])
 def test_transformations_and_dtypes(link):
-    wide = link(jnp.asarray(A), jnp.asarray(B))
-    mapped = jax.jit(jax.vmap(link))(jnp.asarray(A), jnp.asarray(B))
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), mapped, wide)
-    for dtype, tolerance in ((jnp.float32, 1e-5), (jnp.bfloat16, 0.06), (jnp.float16, 0.02)):
-        narrow = link(jnp.asarray(A, dtype), jnp.asarray(B, dtype))
-        assert narrow.mean.dtype == dtype
-        assert narrow.log_variance.dtype == dtype
-        for actual, expected in zip(jax.tree.leaves(narrow), jax.tree.leaves(wide), strict=True):
-            np.testing.assert_allclose(
-                actual.astype(jnp.float64), expected, rtol=tolerance, atol=tolerance
-            )
+    check_transformations_and_dtypes(link, A, B)
 
 
 def test_bad_input():
