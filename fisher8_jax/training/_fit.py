@@ -140,6 +140,11 @@ def fit(
         >>> print(f"slope {fitted.params['slope']:.1f}")
         slope 3.0
     """
+    if not isinstance(method, Method | None):
+        raise TypeError(
+            f"`method` must be a `Method`, got {method!r}. An Optax optimizer is its length: "
+            "`Method(length=optimizer)`."
+        )
     rows = check_data("data", data)
     number = 1 if runs is None else check_count("runs", runs)
     if runs is None:

@@ -323,6 +323,12 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path, fitted):
     jax.tree.map(np.testing.assert_array_equal, done.params, fitted.params)
 
 
+@pytest.mark.parametrize("method", [3, "adam", Gaussian, optax.adam(0.1)], ids=range(4))
+def test_a_method_that_is_none_is_named(method):
+    with pytest.raises(TypeError, match=r"`method` must be a `Method`, got .*length=optimizer"):
+        fit(predict, START, make_data(), PLAN, method=method, **QUIET)
+
+
 def test_a_network_that_returns_no_distribution_is_named():
     with pytest.raises(TypeError, match=r"`network` must return a distribution such as .* got "):
         fit(lambda params, x: x, START, make_data(), PLAN, **QUIET)
