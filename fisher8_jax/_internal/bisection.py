@@ -19,16 +19,6 @@ def crowded_nodes(number: int) -> tuple[np.ndarray, np.ndarray]:
     return t**2 * (3 - 2 * t), 0.5 * weights * 6 * t * (1 - t)
 
 
-def broadcast_probability(
-    probability: Array, shape: tuple[int, ...], *parameters: Array
-) -> tuple[Array, ...]:
-    """`probability` and the parameters, all of the common shape and of the parameters' dtype."""
-    dtype = jnp.result_type(*parameters)
-    probability = jnp.asarray(probability, dtype)
-    common = jnp.broadcast_shapes(probability.shape, shape)
-    return tuple(jnp.broadcast_to(x, common) for x in (probability, *parameters))
-
-
 def smallest_float(reaches: Callable[[Array], Array], lower: Array, upper: Array) -> Array:
     """The smallest number in `(lower, upper]` where the condition holds, from which on it holds.
 

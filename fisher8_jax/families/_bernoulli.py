@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._internal.bisection import broadcast_probability
 from fisher8_jax._internal.deviance import beta_deviance
 from fisher8_jax._internal.numerics import Scaled
 from fisher8_jax.families._contract import family
@@ -60,12 +59,11 @@ class Bernoulli(DiagonalFamily):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`softplus(logit) - targets * logit`; inf outside [0, 1]."""
-        dist, targets = self.prepare(targets)
         is_inside = (targets >= 0) & (targets <= 1)
         targets = jnp.where(is_inside, targets, 0)
         # Both terms are non-negative, so nothing cancels for confident predictions.
-        mistake = (1 - targets) * jax.nn.softplus(dist.logit)
-        return jnp.where(is_inside, mistake + targets * jax.nn.softplus(-dist.logit), jnp.inf)
+        mistake = (1 - targets) * jax.nn.softplus(self.logit)
+        return jnp.where(is_inside, mistake + targets * jax.nn.softplus(-self.logit), jnp.inf)
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
         """`p (1 - p)`."""
@@ -73,41 +71,33 @@ class Bernoulli(DiagonalFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(1 - targets)(1 + exp(logit)) - targets (1 + exp(-logit))`; nan outside [0, 1]."""
-        dist, targets = self.prepare(targets)
         targets = jnp.where((targets >= 0) & (targets <= 1), targets, jnp.nan)
-        size = jnp.abs(dist.logit)
+        size = jnp.abs(self.logit)
         rest = jnp.exp(-size)
-        up, down = rest + jnp.exp(dist.logit - size), rest + jnp.exp(-dist.logit - size)
+        up, down = rest + jnp.exp(self.logit - size), rest + jnp.exp(-self.logit - size)
         return {"logit": Scaled((1 - targets) * up - targets * down, size)}
 
     def kl(self, other: Self) -> Array:
         """`p (ln p - ln q) + (1 - p)(ln(1 - p) - ln(1 - q))`, as a sum of two positive terms."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         log_yes, log_no = (jax.nn.log_sigmoid(x) for x in (p.logit, -p.logit))
         return beta_deviance(log_yes, log_no, q.logit - p.logit)
 
     def cdf(self, targets: Array) -> Array:
         """0 below 0, `1 - p` from 0, 1 from 1."""
-        dist, targets = self.prepare(targets)
-        step = jnp.where(targets < 1, jax.nn.sigmoid(-dist.logit), 1)
+        step = jnp.where(targets < 1, jax.nn.sigmoid(-self.logit), 1)
         return jnp.where(targets < 0, 0, jnp.where(jnp.isnan(targets), jnp.nan, step))
 
     def quantile(self, probability: Array) -> Array:
         """1 where `probability` exceeds `1 - p`, else 0."""
-        probability, logit = broadcast_probability(
-            probability, self.batch_shape, self.widen().logit
-        )
-        return (probability > jax.nn.sigmoid(-logit)).astype(logit.dtype)
+        return (probability > jax.nn.sigmoid(-self.logit)).astype(self.logit.dtype)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """Zeros and ones of the predictions' dtype."""
-        shape = (*sample_shape, *self.batch_shape)
-        chance = jnp.broadcast_to(self.mean, shape)
-        return jax.random.bernoulli(key, chance, shape).astype(self.logit.dtype)
+        return jax.random.bernoulli(key, self.mean).astype(self.logit.dtype)
 
     def crps(self, targets: Array) -> Array:
         """The Brier score `(p - targets)^2`, for targets 0 and 1."""
-        dist, targets = self.prepare(targets)
         # The chance of the other outcome, because 1 - p has lost what is left of it.
-        missed = jnp.where(targets == 1, jax.nn.sigmoid(-dist.logit), dist.mean - targets)
+        missed = jnp.where(targets == 1, jax.nn.sigmoid(-self.logit), self.mean - targets)
         return jnp.square(missed)

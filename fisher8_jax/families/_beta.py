@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._internal.bisection import broadcast_probability, smallest_float, tail_reaches
+from fisher8_jax._internal.bisection import smallest_float, tail_reaches
 from fisher8_jax._internal.deviance import (
     beta_deviance,
     log_relative,
@@ -24,13 +24,14 @@ from fisher8_jax._internal.special import (
     log_gamma_remainder,
     trigamma_remainder,
 )
-from fisher8_jax.families._contract import ScalarFamily, family
-from fisher8_jax.families._fisher_factor import triangular_factor
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import Entry
 from fisher8_jax.families._targets import safe_logit
+from fisher8_jax.families._triangular import Rows, TriangularFamily
 
 
 @family
-class Beta(ScalarFamily):
+class Beta(TriangularFamily):
     """`Beta(m c, (1-m) c)` with mean `m = sigmoid(logit_mean)` and `c = exp(log_concentration)`.
 
     With `n = 1 - m` and `t(x) = x^2 trigamma(x) - x`, which lies between 1/2 and 1, write
@@ -106,22 +107,25 @@ class Beta(ScalarFamily):
 
         Infinite outside (0, 1). No term is a constant, so `constant` changes nothing.
         """
-        dist, targets = self.prepare(targets)
         is_inside = (targets > 0) & (targets < 1)
         targets = jnp.where(is_inside, targets, 0.5)
         log_y, log_not_y = jnp.log(targets), jnp.log1p(-targets)
         remainders = (
-            log_gamma_remainder(dist.log_alpha)
-            + log_gamma_remainder(dist.log_beta)
-            - log_gamma_remainder(dist.log_concentration)
+            log_gamma_remainder(self.log_alpha)
+            + log_gamma_remainder(self.log_beta)
+            - log_gamma_remainder(self.log_concentration)
         )
-        deviance = _deviance(dist.logit_mean, dist.log_concentration, targets)
+        deviance = _deviance(self.logit_mean, self.log_concentration, targets)
         return jnp.where(is_inside, remainders + deviance + log_y + log_not_y, jnp.inf)
 
-    def natural(self, cotangent: Self) -> Self:
-        """The inverse Fisher information of the class docstring times `cotangent`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        return type(self)(*_solve(dist, cotangent.logit_mean, cotangent.log_concentration))
+    def fisher_rows(self) -> Rows:
+        """From the determinant, which is free of cancellation."""
+        first_sq, mixed, determinant = _information(self)
+        logit, first = self.logit_mean, jnp.sqrt(first_sq)
+        log_rest = jax.nn.log_sigmoid(logit) + jax.nn.log_sigmoid(-logit)
+        log_rest = log_rest + jax.nn.softplus(self.log_concentration)
+        own = Entry(jnp.sqrt(determinant) / first, 0.5 * log_rest)
+        return (Entry(first),), (Entry(mixed / first), own)
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """From the scores `A`, `B` of `ln(alpha)`, `ln(beta)`; nan outside the support.
@@ -131,16 +135,15 @@ class Beta(ScalarFamily):
             logit_mean:         (A (b - n s) - B (a - m s)) / D
             log_concentration:  (m n c (A + B) + m b A + n a B) / D
         """
-        dist, targets = self.prepare(targets)
         is_inside = (targets > 0) & (targets < 1)
         targets = jnp.where(is_inside, targets, jnp.nan)
         # exp(log_scale) is taken out of both scores, because c times a logarithm may overflow.
-        log_c = dist.log_concentration
+        log_c = self.log_concentration
         log_scale = jnp.maximum(log_c, 0)
-        along_a, along_b = _score_of_shapes(dist, targets, log_scale)
-        m, n = dist.mean, jax.nn.sigmoid(-dist.logit_mean)
-        a, b = trigamma_remainder(dist.log_alpha), trigamma_remainder(dist.log_beta)
-        rest_a, rest_b, determinant = _rests(dist, a, b)
+        along_a, along_b = _score_of_shapes(self, targets, log_scale)
+        m, n = self.mean, jax.nn.sigmoid(-self.logit_mean)
+        a, b = trigamma_remainder(self.log_alpha), trigamma_remainder(self.log_beta)
+        rest_a, rest_b, determinant = _rests(self, a, b)
         logit = rest_b * along_a - rest_a * along_b
         spread = m * n * jnp.exp(log_c) * (along_a + along_b) + m * b * along_a + n * a * along_b
         log_total = jax.nn.softplus(log_c)
@@ -150,34 +153,9 @@ class Beta(ScalarFamily):
             "log_concentration": Scaled(multiply_by_exp(spread * scale, -log_total), log_scale),
         }
 
-    def fisher(self, tangent: Self) -> Self:
-        """The Fisher information of the class docstring times `tangent`."""
-        dist, tangent = self.widen(), tangent.widen()
-        f_mm, f_mc, f_cc, _ = _information(dist)
-        dm, dc = tangent.logit_mean, tangent.log_concentration
-        return type(self)(f_mm * dm + f_mc * dc, f_mc * dm + f_cc * dc)
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """The quadratic form of `F`."""
-        dist, tangent = self.widen(), tangent.widen()
-        f_mm, f_mc, f_cc, _ = _information(dist)
-        dm, dc = tangent.logit_mean, tangent.log_concentration
-        return f_mm * jnp.square(dm) + 2 * f_mc * dm * dc + f_cc * jnp.square(dc)
-
-    def fisher_factor(self) -> Array:
-        """From the determinant, which is free of cancellation."""
-        dist = self.widen()
-        f_mm, f_mc, _, determinant = _information(dist)
-        logit = dist.logit_mean
-        log_rest = jax.nn.log_sigmoid(logit) + jax.nn.log_sigmoid(-logit)
-        log_rest = log_rest + jax.nn.softplus(dist.log_concentration)
-        first = jnp.sqrt(f_mm)
-        own = jnp.sqrt(determinant) * jnp.exp(0.5 * log_rest) / first
-        return triangular_factor((first,), (f_mc / first, own))
-
     def kl(self, other: Self) -> Array:
         """The closed form: what the shapes add, and `c_q` times the divergence of the means."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         shapes = (
             log_gamma_bregman(p.log_alpha, q.log_alpha)
             + log_gamma_bregman(p.log_beta, q.log_beta)
@@ -187,18 +165,14 @@ class Beta(ScalarFamily):
 
     def cdf(self, targets: Array) -> Array:
         """The regularised incomplete beta function."""
-        dist, targets = self.prepare(targets)
         is_outside = (targets <= 0) | (targets >= 1)
-        shift = logit_difference(jnp.where(is_outside, 0.5, targets), dist.logit_mean)
-        inside = beta_tails(dist.log_alpha, dist.log_beta, shift)[0]
+        shift = logit_difference(jnp.where(is_outside, 0.5, targets), self.logit_mean)
+        inside = beta_tails(self.log_alpha, self.log_beta, shift)[0]
         return jnp.where(is_outside, jnp.clip(targets, 0, 1), inside)
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf in the logit of y; broadcasts against the batch."""
-        dist = self.widen()
-        probability, logit, log_alpha, log_beta = broadcast_probability(
-            probability, self.batch_shape, dist.logit_mean, dist.log_alpha, dist.log_beta
-        )
+        logit, log_alpha, log_beta = self.logit_mean, self.log_alpha, self.log_beta
         end = jnp.full_like(probability, 1e30)
         shift = smallest_float(
             lambda x: tail_reaches(beta_tails(log_alpha, log_beta, x), probability), -end, end
@@ -210,11 +184,9 @@ class Beta(ScalarFamily):
         value = jnp.where(probability >= 1, 1, jnp.where(probability <= 0, 0, value))
         return jnp.where((probability >= 0) & (probability <= 1), value, jnp.nan)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """Two gamma draws, compared through their logarithms."""
-        shape = (*sample_shape, *self.batch_shape)
-        alpha, beta = (jnp.broadcast_to(x, shape) for x in (self.alpha, self.beta))
-        return jax.random.beta(key, alpha, beta, shape, self.logit_mean.dtype)
+        return jax.random.beta(key, self.alpha, self.beta, dtype=self.logit_mean.dtype)
 
     def scale_variance(self, factor: Array) -> Self:
         """`(1 + c) / factor - 1` in place of `c`; nan where no Beta has that variance."""
@@ -227,20 +199,19 @@ class Beta(ScalarFamily):
 
         `g(y) = y^alpha (1-y)^beta / Beta(alpha, beta)`.
         """
-        dist, targets = self.prepare(targets)
-        shift = logit_difference(targets, dist.logit_mean)
-        lower, upper = beta_tails(dist.log_alpha, dist.log_beta, shift)
-        residual = dist.mean * relative_shift(dist.logit_mean, shift)[0]
-        density = beta_density(dist.log_alpha, dist.log_beta, shift)
+        shift = logit_difference(targets, self.logit_mean)
+        lower, upper = beta_tails(self.log_alpha, self.log_beta, shift)
+        residual = self.mean * relative_shift(self.logit_mean, shift)[0]
+        density = beta_density(self.log_alpha, self.log_beta, shift)
 
         def log_beta_of_two(log_x: Array) -> Array:  # plus 2 x ln 2, which cancels in the sum
             twice = log_gamma_remainder(log_x + math.log(2))
             return 2 * log_gamma_remainder(log_x) - twice
 
-        log_half_gini = log_beta_of_two(dist.log_concentration) - (
-            log_beta_of_two(dist.log_alpha) + log_beta_of_two(dist.log_beta)
+        log_half_gini = log_beta_of_two(self.log_concentration) - (
+            log_beta_of_two(self.log_alpha) + log_beta_of_two(self.log_beta)
         )
-        peak = multiply_by_exp(density - jnp.exp(log_half_gini), -dist.log_concentration)
+        peak = multiply_by_exp(density - jnp.exp(log_half_gini), -self.log_concentration)
         return residual * (lower - upper) + 2 * peak
 
 
@@ -265,30 +236,12 @@ def _deviance_jvp(primals, tangents):
     return value, tangent
 
 
-def _information(dist: Beta) -> tuple[Array, Array, Array, Array]:
-    """The three entries of `F` and its determinant divided by `m n (1 + c)`."""
+def _information(dist: Beta) -> tuple[Array, Array, Array]:
+    """The first column of `F`, and its determinant divided by `m n (1 + c)`."""
     m, n = jax.nn.sigmoid(dist.logit_mean), jax.nn.sigmoid(-dist.logit_mean)
     a, b = trigamma_remainder(dist.log_alpha), trigamma_remainder(dist.log_beta)
-    s, c = trigamma_remainder(dist.log_concentration), jnp.exp(dist.log_concentration)
-    f_cc = a + b - s
-    determinant = _rests(dist, a, b)[2]
-    return m * n * c + jnp.square(n) * a + jnp.square(m) * b, n * a - m * b, f_cc, determinant
-
-
-def _solve(dist: Beta, logit_mean: Array, log_concentration: Array) -> tuple[Array, Array]:
-    f_mm, f_mc, f_cc, determinant = _information(dist)
-    m, n = jax.nn.sigmoid(dist.logit_mean), jax.nn.sigmoid(-dist.logit_mean)
-    # D = m n (1 + c) determinant; 1 + c = exp(softplus(log_concentration)).
-    scale = 1 / (m * n * determinant)
-    log_total = jax.nn.softplus(dist.log_concentration)
-
-    def finish(x: Array) -> Array:
-        return multiply_by_exp(x * scale, -log_total)
-
-    return (
-        finish(f_cc * logit_mean - f_mc * log_concentration),
-        finish(f_mm * log_concentration - f_mc * logit_mean),
-    )
+    of_means = m * n * jnp.exp(dist.log_concentration) + jnp.square(n) * a + jnp.square(m) * b
+    return of_means, n * a - m * b, _rests(dist, a, b)[2]
 
 
 def _rests(dist: Beta, a: Array, b: Array) -> tuple[Array, Array, Array]:

@@ -105,8 +105,7 @@ class Categorical(Family):
 
     def natural(self, cotangent: Self) -> Self:
         """The pseudo-inverse of the Fisher information times `cotangent`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        return type(self)(natural_logits(dist.log_probabilities, cotangent.logits))
+        return type(self)(natural_logits(self.log_probabilities, cotangent.logits))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(1/classes - onehot(targets)) / p_y`; nan for what is not a class number."""
@@ -118,21 +117,19 @@ class Categorical(Family):
 
     def fisher(self, tangent: Self) -> Self:
         """`p (d_logits - sum(p d_logits))`."""
-        dist, tangent = self.widen(), tangent.widen()
-        return type(self)(fisher_logits(dist.probabilities, tangent.logits))
+        return type(self)(fisher_logits(self.probabilities, tangent.logits))
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The variance of `d_logits` under `p`."""
-        dist, tangent = self.widen(), tangent.widen()
-        return logits_norm_sq(dist.probabilities, tangent.logits)
+        return logits_norm_sq(self.probabilities, tangent.logits)
 
     def fisher_factor(self) -> Array:
         """The closed form for `diag(p) - p p'`; its last column is 0."""
-        return multinomial_factor(self.widen().log_probabilities)
+        return multinomial_factor(self.log_probabilities)
 
     def kl(self, other: Self) -> Array:
         """`sum_k p_k (r_k - 1 - ln(r_k))` with `r_k = q_k / p_k`: no term is negative."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         difference = q.log_probabilities - p.log_probabilities
         is_close = difference < 1
         near = p.probabilities * exp_excess(jnp.where(is_close, difference, 0))
@@ -143,33 +140,24 @@ class Categorical(Family):
 
     def cdf(self, targets: Array) -> Array:
         """The probability of a class number of at most `targets`."""
-        dist, targets = self.prepare(targets)
-        is_below = _class_numbers(dist) <= targets[..., None]
+        is_below = _class_numbers(self) <= targets[..., None]
         # A sum of roundings may exceed 1.
-        below = jnp.minimum(jnp.sum(jnp.where(is_below, dist.probabilities, 0), axis=-1), 1)
+        below = jnp.minimum(jnp.sum(jnp.where(is_below, self.probabilities, 0), axis=-1), 1)
         return jnp.where(jnp.isnan(targets), jnp.nan, below)
 
     def quantile(self, probability: Array) -> Array:
         """The smallest class number whose cdf reaches `probability`, as a float."""
-        dist = self.widen()
-        probability = jnp.asarray(probability, dist.logits.dtype)
-        shape = jnp.broadcast_shapes(probability.shape, self.batch_shape)
-        below = jnp.cumsum(dist.probabilities, axis=-1)[..., :-1]
-        below = jnp.broadcast_to(below, (*shape, self.num_classes - 1))
-        is_short = below < jnp.broadcast_to(probability, shape)[..., None]
-        return jnp.sum(is_short, axis=-1).astype(dist.logits.dtype)
+        below = jnp.cumsum(self.probabilities, axis=-1)[..., :-1]
+        return jnp.sum(below < probability[..., None], axis=-1).astype(self.logits.dtype)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """Class numbers as floating-point numbers of the predictions' dtype."""
-        shape = (*sample_shape, *self.batch_shape)
-        draws = jax.random.categorical(key, self.logits, shape=shape)
-        return draws.astype(self.logits.dtype)
+        return jax.random.categorical(key, self.logits).astype(self.logits.dtype)
 
     def crps(self, targets: Array) -> Array:
         """The ranked probability score: the sum over classes of `(cdf - [class >= target])^2`."""
-        dist, targets = self.prepare(targets)
-        below = jnp.cumsum(dist.probabilities, axis=-1)
-        happened = _class_numbers(dist) >= targets[..., None]
+        below = jnp.cumsum(self.probabilities, axis=-1)
+        happened = _class_numbers(self) >= targets[..., None]
         return jnp.sum(jnp.square(below - happened)[..., :-1], axis=-1)
 
 

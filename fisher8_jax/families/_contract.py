@@ -19,9 +19,11 @@ the geometry of the Fisher information, which training needs. A concrete family 
 decorated by `@family`, and is final. It writes the abstract methods, and replaces a default only by
 a closed form of the same quantity.
 
-`natural`, `fisher`, `fisher_norm_sq` and `kl` take another instance of the same class and the same
-shapes. That is checked here for every family, because broadcasting (4, 1) against (4,) would answer
-a question that nobody asked.
+A method is a formula: what it is given was checked and widened before. `self` and the distribution,
+targets or probability that it takes are in at least float32. Targets have the shape of the
+predictions, and another instance is of the same class and shapes, because broadcasting (4, 1)
+against (4,) would answer a question that nobody asked. In `quantile`, `self` and the probability
+have been broadcast against each other, in `draw`, `self` against the shape of the samples.
 """
 
 import abc
@@ -204,11 +206,23 @@ class Family(Predictive):
     def kl(self, other: Self) -> Array:
         """The exact divergence `KL(self || other)`, one value per element."""
 
+    @abc.abstractmethod
+    def draw(self, key: Array) -> Array:
+        """One draw for every element, in the dtype of the predictions; see `sample`."""
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Independent draws of shape `sample_shape + batch_shape + event_shape`."""
+        return self.broadcast_to((*sample_shape, *self.batch_shape)).draw(key)
+
+    def broadcast_to(self, batch_shape: tuple[int, ...]) -> Self:
+        """The same predictions along new or longer axes of the batch."""
+        ndim = len(self.batch_shape)
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, batch_shape + x.shape[ndim:]), self)
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for method, argument in _TAKES_ANOTHER.items():
-            if method in cls.__dict__:
-                setattr(cls, method, _with_checked_shapes(cls.__dict__[method], argument))
+        for name in _PREPARED.keys() & vars(cls).keys():
+            setattr(cls, name, _PREPARED[name](vars(cls)[name]))
 
     def parameters(self) -> dict[str, Array]:
         """The array fields by name, checked to be floating point."""
@@ -303,21 +317,56 @@ class Family(Predictive):
         return wide, targets.astype(dtype)
 
 
-_TAKES_ANOTHER = {
-    "natural": "cotangent",
-    "fisher": "tangent",
-    "fisher_norm_sq": "tangent",
-    "kl": "other",
-}
-
-
-def _with_checked_shapes(method: Callable[..., Any], argument: str) -> Callable[..., Any]:
+def _given_another(argument: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def checked(self: Family, other: Family) -> Any:
+    def prepared(self: Family, other: Family) -> Any:
         _check_same_kind(self, other, argument)
-        return method(self, other)
+        return method(self.widen(), other.widen())
 
-    return checked
+    return prepared
+
+
+def _given_targets(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def prepared(self: Family, targets: Array, **kwargs: Any) -> Any:
+        return method(*self.prepare(targets), **kwargs)
+
+    return prepared
+
+
+def _given_probability(method: Callable[..., Array]) -> Callable[..., Array]:
+    @functools.wraps(method)
+    def prepared(self: Family, probability: ArrayLike) -> Array:
+        dist, event_shape = self.widen(), self.event_shape
+        probability = jnp.asarray(probability, jnp.result_type(*jax.tree.leaves(dist)))
+        shape = jnp.broadcast_shapes(probability.shape, self.batch_shape + event_shape)
+        dist = dist.broadcast_to(shape[: len(shape) - len(event_shape)])
+        return method(dist, jnp.broadcast_to(probability, shape))
+
+    return prepared
+
+
+def _widened(method: Callable[..., Array]) -> Callable[..., Array]:
+    @functools.wraps(method)
+    def prepared(self: Family) -> Array:
+        return method(self.widen())
+
+    return prepared
+
+
+# How the arguments of a method are checked and widened before it is called.
+_PREPARED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "natural": functools.partial(_given_another, "cotangent"),
+    "fisher": functools.partial(_given_another, "tangent"),
+    "fisher_norm_sq": functools.partial(_given_another, "tangent"),
+    "kl": functools.partial(_given_another, "other"),
+    "nll": _given_targets,
+    "natural_score": _given_targets,
+    "cdf": _given_targets,
+    "crps": _given_targets,
+    "quantile": _given_probability,
+    "fisher_factor": _widened,
+}
 
 
 def _check_same_kind(dist: Family, other: Family, name: str) -> None:

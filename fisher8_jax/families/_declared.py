@@ -184,8 +184,7 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`-log_density`; what is constant in it is not known, so `constant` changes nothing."""
-        dist, targets = self.prepare(targets)
-        return -self._log_density(targets, **dist._fields())
+        return -self._log_density(targets, **self._fields())
 
     def information(self) -> Array:
         """The Fisher information, shape `batch_shape + (parameters, parameters)`."""
@@ -205,20 +204,20 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
 
     def natural(self, cotangent: Self) -> Self:
         """`(F + damping * diag(F))^-1 cotangent`."""
-        flat = jnp.stack(list(cotangent.widen()._fields().values()), -1)
+        flat = jnp.stack(list(cotangent._fields().values()), -1)
         # Not refined: the information of Monte Carlo draws is itself noisy.
         solved = solve_damped(self.information(), flat, self._damping, refinements=0)
         return type(self)(*(solved[..., i] for i in range(solved.shape[-1])))
 
     def fisher(self, tangent: Self) -> Self:
         """`F tangent`, not damped."""
-        flat = jnp.stack(list(tangent.widen()._fields().values()), -1)
+        flat = jnp.stack(list(tangent._fields().values()), -1)
         product = jnp.einsum("...ij,...j->...i", self.information(), flat)
         return type(self)(*(product[..., i] for i in range(product.shape[-1])))
 
     def kl(self, other: Self) -> Array:
         """The mean of the difference of the log-densities over the nodes of `self`."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         nodes, probabilities = p._nodes()
         density = self._log_density
         log_p = density(nodes, **{name: x[None] for name, x in p._fields().items()})
@@ -227,23 +226,17 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
 
     def cdf(self, targets: Array) -> Array:
         """Linear between the nodes; as accurate as they are dense."""
-        dist, targets = self.prepare(targets)
-        nodes, below, _ = _cumulative(*dist._nodes())
+        nodes, below, _ = _cumulative(*self._nodes())
         return _interpolate(targets[None], nodes, below)[0]
 
     def quantile(self, probability: Array) -> Array:
         """The inverse of the interpolated cdf; `probability` broadcasts against the batch."""
-        nodes, below, _ = _cumulative(*self.widen()._nodes())
-        probability = jnp.asarray(probability, nodes.dtype)
-        shape = jnp.broadcast_shapes(probability.shape, self.batch_shape)
-        lead = (-1, *self.batch_shape)
-        flat = jnp.broadcast_to(probability, shape).reshape(lead)
-        return _interpolate(flat, below, nodes).reshape(shape)
+        nodes, below, _ = _cumulative(*self._nodes())
+        return _interpolate(probability[None], below, nodes)[0]
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """By the sampler where one was given, else by inverting the cdf."""
-        shape = (*sample_shape, *self.batch_shape)
-        fields = {name: jnp.broadcast_to(x, shape) for name, x in self._fields().items()}
+        fields, shape = self._fields(), self.batch_shape
         if self._sampler is not None:
             return self._sampler(key, shape, **fields)
         dtype = jnp.result_type(*fields.values())
@@ -251,8 +244,7 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
 
     def crps(self, targets: Array) -> Array:
         """`E|Y - targets| - E|Y - Y'| / 2` over the nodes, for counts and real numbers alike."""
-        dist, targets = self.prepare(targets)
-        nodes, probabilities = dist._nodes()
+        nodes, probabilities = self._nodes()
         to_target = self._expect(jnp.abs(nodes - targets[None]), probabilities)
         ordered, below, masses = _cumulative(nodes, probabilities)
         return to_target - self._expect(ordered * (2 * below - 1), masses)

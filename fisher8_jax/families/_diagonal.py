@@ -21,6 +21,15 @@ class Entry(NamedTuple):
     value: Array | float
     log_scale: Array | None = None
 
+    def times(self, x: Array) -> Array:
+        """`x` times the entry."""
+        return (x if self.log_scale is None else multiply_by_exp(x, self.log_scale)) * self.value
+
+    def divide(self, x: Array) -> Array:
+        """`x` divided by the entry."""
+        x = x / self.value
+        return x if self.log_scale is None else multiply_by_exp(x, -self.log_scale)
+
     def root(self) -> Array:
         """The square root."""
         root = jnp.sqrt(self.value)
@@ -39,21 +48,11 @@ class DiagonalFamily(ScalarFamily):
 
     def natural(self, cotangent: Self) -> Self:
         """Every field divided by its entry of the Fisher information."""
-
-        def divide(x: Array, entry: Entry) -> Array:
-            x = x / entry.value
-            return x if entry.log_scale is None else multiply_by_exp(x, -entry.log_scale)
-
-        return self._field_by_field(divide, cotangent)
+        return self._field_by_field(lambda x, entry: entry.divide(x), cotangent)
 
     def fisher(self, tangent: Self) -> Self:
         """Every field times its entry of the Fisher information."""
-
-        def multiply(x: Array, entry: Entry) -> Array:
-            x = x if entry.log_scale is None else multiply_by_exp(x, entry.log_scale)
-            return x * entry.value
-
-        return self._field_by_field(multiply, tangent)
+        return self._field_by_field(lambda x, entry: entry.times(x), tangent)
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The sum of the squares of the fields, each times its entry."""
@@ -67,14 +66,12 @@ class DiagonalFamily(ScalarFamily):
 
     def fisher_factor(self) -> Array:
         """The diagonal matrix of the square roots of the entries."""
-        dist = self.widen()
-        like = jax.tree.leaves(dist)[-1]
-        roots = [jnp.broadcast_to(entry.root(), like.shape) for entry in dist.fisher_diagonal()]
+        like = jax.tree.leaves(self)[-1]
+        roots = [jnp.broadcast_to(entry.root(), like.shape) for entry in self.fisher_diagonal()]
         return diagonal_factor(*(root.astype(like.dtype) for root in roots))
 
     def _field_by_field(self, function: Callable[[Array, Entry], Array], other: Self) -> Self:
-        other, entries = other.widen(), self.widen().fisher_diagonal()
-        pairs = zip(array_fields(other), entries, strict=True)
+        pairs = zip(array_fields(other), self.fisher_diagonal(), strict=True)
         return dataclasses.replace(
             other, **{name: function(getattr(other, name), entry) for name, entry in pairs}
         )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from fisher8_jax._internal.bisection import broadcast_probability, smallest_float, tail_reaches
+from fisher8_jax._internal.bisection import smallest_float, tail_reaches
 from fisher8_jax._internal.deviance import exp_excess, log_ratio
 from fisher8_jax._internal.incomplete import gamma_density, gamma_tails
 from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
@@ -82,12 +82,11 @@ class Gamma(DiagonalFamily):
 
         No term is a constant, so `constant` changes nothing.
         """
-        dist, targets = self.prepare(targets)
         is_inside = targets > 0
         targets = jnp.where(is_inside, targets, 1)
-        log_targets, difference = jnp.log(targets), log_ratio(targets, dist.log_mean)
-        deviance = multiply_by_exp(exp_excess(difference), dist.log_concentration)
-        values = log_gamma_remainder(dist.log_concentration) + deviance + log_targets
+        log_targets, difference = jnp.log(targets), log_ratio(targets, self.log_mean)
+        deviance = multiply_by_exp(exp_excess(difference), self.log_concentration)
+        values = log_gamma_remainder(self.log_concentration) + deviance + log_targets
         return jnp.where(is_inside, values, jnp.inf)
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
@@ -97,14 +96,13 @@ class Gamma(DiagonalFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The closed forms of the class docstring, nan outside the support."""
-        dist, targets = self.prepare(targets)
-        difference = log_ratio(jnp.where(targets > 0, targets, jnp.nan), dist.log_mean)
+        difference = log_ratio(jnp.where(targets > 0, targets, jnp.nan), self.log_mean)
         is_huge = difference > _LARGEST_PLAIN_LOG
         plain = jnp.where(is_huge, 0, difference)
-        information = trigamma_remainder(dist.log_concentration)
+        information = trigamma_remainder(self.log_concentration)
         excess = jnp.where(is_huge, 1, exp_excess(plain)) / information
-        log_excess = jnp.where(is_huge, difference, 0) + dist.log_concentration
-        settled = digamma_remainder(dist.log_concentration) / information
+        log_excess = jnp.where(is_huge, difference, 0) + self.log_concentration
+        settled = digamma_remainder(self.log_concentration) / information
         return {
             "log_mean": Scaled(
                 jnp.where(is_huge, -1, -jnp.expm1(plain)), jnp.where(is_huge, difference, 0)
@@ -114,39 +112,33 @@ class Gamma(DiagonalFamily):
 
     def kl(self, other: Self) -> Array:
         """The closed form: what the shapes add and what the means add, both never negative."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         shapes = log_gamma_bregman(p.log_concentration, q.log_concentration)
         means = exp_excess(p.log_mean - q.log_mean)
         return shapes + multiply_by_exp(means, q.log_concentration)
 
     def cdf(self, targets: Array) -> Array:
         """The regularised lower incomplete gamma function of `k targets / mean`."""
-        dist, targets = self.prepare(targets)
         is_outside = targets <= 0
-        difference = log_ratio(jnp.where(is_outside, 1, targets), dist.log_mean)
-        return jnp.where(is_outside, 0, gamma_tails(dist.log_concentration, difference)[0])
+        difference = log_ratio(jnp.where(is_outside, 1, targets), self.log_mean)
+        return jnp.where(is_outside, 0, gamma_tails(self.log_concentration, difference)[0])
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf in `ln(y / mean)`; `probability` broadcasts against the batch."""
-        dist = self.widen()
-        probability, log_mean, log_k = broadcast_probability(
-            probability, self.batch_shape, dist.log_mean, dist.log_concentration
-        )
-        end = jnp.full_like(probability, 1e30)
+        log_k, end = self.log_concentration, jnp.full_like(probability, 1e30)
         difference = smallest_float(
             lambda x: tail_reaches(gamma_tails(log_k, x), probability), -end, end
         )
-        value = multiply_by_exp(multiply_by_exp(jnp.ones_like(end), difference), log_mean)
+        value = multiply_by_exp(multiply_by_exp(jnp.ones_like(end), difference), self.log_mean)
         value = jnp.where(probability >= 1, jnp.inf, value)
         value = jnp.where(probability <= 0, 0, value)
         return jnp.where((probability >= 0) & (probability <= 1), value, jnp.nan)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`mean * g / k` with a standard gamma draw `g`, through its logarithm."""
-        shape = (*sample_shape, *self.batch_shape)
-        log_k = jnp.broadcast_to(self.log_concentration, shape)
-        draw = jax.random.loggamma(key, jnp.exp(log_k), shape, self.log_mean.dtype)
-        return jnp.exp(draw - log_k + jnp.broadcast_to(self.log_mean, shape))
+        log_k = self.log_concentration
+        draw = jax.random.loggamma(key, jnp.exp(log_k), dtype=self.log_mean.dtype)
+        return jnp.exp(draw - log_k + self.log_mean)
 
     def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """`log_mean + ln(scale)`; a shift would leave the family."""
@@ -163,9 +155,8 @@ class Gamma(DiagonalFamily):
 
         `g(y) = x^k exp(-x) / Gamma(k)` with `x = k y / mean`.
         """
-        dist, targets = self.prepare(targets)
-        log_k = dist.log_concentration
-        difference = log_ratio(targets, dist.log_mean)
+        log_k = self.log_concentration
+        difference = log_ratio(targets, self.log_mean)
         lower, upper = gamma_tails(log_k, difference)
         peak = 2 * gamma_density(log_k, difference) * jnp.exp(-log_k)
         large = jnp.expm1(difference) * (lower - upper) + peak - _half_gini(log_k)
@@ -177,7 +168,7 @@ class Gamma(DiagonalFamily):
         log_gini = log_rising(0.5 * one, small_k) - log_rising(one, small_k)
         rest = 2 * jnp.expm1(log_peak) - jnp.expm1(log_gini)
         small = jnp.exp(difference) * (lower - upper) + 2 * upper + rest
-        return multiply_by_exp(jnp.where(log_k < 0, small, large), dist.log_mean)
+        return multiply_by_exp(jnp.where(log_k < 0, small, large), self.log_mean)
 
 
 def _half_gini(log_k: Array) -> Array:

@@ -188,8 +188,7 @@ class Gaussian(LocationScale, DiagonalFamily):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_variance/2 + z^2/2`, plus `ln(2 pi)/2` with the constant."""
-        z = self.standardize(targets)  # checks the parameters, so it comes first
-        values = 0.5 * (at_least_float32(self.log_variance) + jnp.square(z))
+        values = 0.5 * (self.log_variance + jnp.square(self.standardize(targets)))
         return values + HALF_LOG_2PI if constant else values
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
@@ -198,8 +197,7 @@ class Gaussian(LocationScale, DiagonalFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(mean - targets, 1 - z^2)`, right for every finite input."""
-        targets = at_least_float32(self.check_targets(targets))
-        mean, log_variance = at_least_float32(self.mean), at_least_float32(self.log_variance)
+        mean, log_variance = self.mean, self.log_variance
         residual = mean - targets
         # Halved first, because the difference of two huge numbers may overflow.
         half_residual = 0.5 * mean - 0.5 * targets
@@ -220,7 +218,7 @@ class Gaussian(LocationScale, DiagonalFamily):
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)`, free of cancellation when the two are close."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         difference = p.log_variance - q.log_variance
         shift = multiply_by_exp(q.mean - p.mean, -0.5 * q.log_variance)
         return 0.5 * (jnp.expm1(difference) - difference + jnp.square(shift))
@@ -231,29 +229,20 @@ class Gaussian(LocationScale, DiagonalFamily):
 
     def quantile(self, probability: Array) -> Array:
         """`mean + std * Phi^-1(probability)`; `probability` broadcasts against the batch."""
-        dist = self.widen()
-        z = ndtri(jnp.asarray(probability, jnp.result_type(dist.mean, dist.log_variance)))
-        shape = jnp.broadcast_shapes(z.shape, self.batch_shape)
-        mean, half, z = (
-            jnp.broadcast_to(x, shape) for x in (dist.mean, 0.5 * dist.log_variance, z)
-        )
-        return mean + multiply_by_exp(z, half)
+        return self.mean + multiply_by_exp(ndtri(probability), 0.5 * self.log_variance)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`mean + std * e` with standard normal `e`."""
-        shape = (*sample_shape, *self.batch_shape)
         dtype = jnp.result_type(self.mean, self.log_variance)
-        std, mean = jnp.broadcast_to(self.std, shape), jnp.broadcast_to(self.mean, shape)
-        return mean + std * jax.random.normal(key, shape, dtype)
+        return self.mean + self.std * jax.random.normal(key, self.batch_shape, dtype)
 
     def crps(self, targets: Array) -> Array:
         """`r erf(z / sqrt 2) + std (2 phi(z) - 1 / sqrt pi)`, with the residual `r = z std`."""
-        dist, targets = self.prepare(targets)
-        z = dist.standardize(targets)
+        z = self.standardize(targets)
         density = jnp.exp(-0.5 * jnp.square(z) - HALF_LOG_2PI)
         # Written with the residual itself, because `z * std` is inf * 0 for a vanishing std.
-        from_residual = (targets - dist.mean) * erf(z / math.sqrt(2))
-        return from_residual + dist.std * (2 * density - 1 / math.sqrt(math.pi))
+        from_residual = (targets - self.mean) * erf(z / math.sqrt(2))
+        return from_residual + self.std * (2 * density - 1 / math.sqrt(math.pi))
 
 
 def _expand_bound(name: str, bound: chex.Numeric, raw: Array) -> Array:

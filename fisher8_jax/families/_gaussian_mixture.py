@@ -116,29 +116,26 @@ class GaussianMixture(Family):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`-ln sum_k w_k N(targets; k)`; `constant=False` leaves out `ln(2 pi)/2`."""
-        dist, targets = self.prepare(targets)
-        values = -logsumexp(dist._log_joint(targets[..., None]), axis=-1)
+        values = -logsumexp(self._log_joint(targets[..., None]), axis=-1)
         return values if constant else values - HALF_LOG_2PI
 
     def natural(self, cotangent: Self) -> Self:
         """The inverse of the complete-data Fisher information times `cotangent`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        log_w = dist.log_weights
+        log_w = self.log_weights
         return type(self)(
             natural_logits(log_w, cotangent.logits),
-            multiply_by_exp(cotangent.component_means, dist.component_log_variances - log_w),
+            multiply_by_exp(cotangent.component_means, self.component_log_variances - log_w),
             multiply_by_exp(2 * cotangent.component_log_variances, -log_w),
         )
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`r_k / w_k` times the natural gradient of each component, in logarithms."""
-        dist, targets = self.prepare(targets)
         targets = targets[..., None]
-        log_w = dist.log_weights
-        log_joint = dist._log_joint(targets)
+        log_w = self.log_weights
+        log_joint = self._log_joint(targets)
         log_ratio = log_joint - logsumexp(log_joint, axis=-1, keepdims=True) - log_w
-        residual = dist.component_means - targets
-        z = multiply_by_exp(residual, -0.5 * dist.component_log_variances)
+        residual = self.component_means - targets
+        z = multiply_by_exp(residual, -0.5 * self.component_log_variances)
         # One scale for all components, because the logits are centred across them.
         top = jnp.max(log_ratio, axis=-1, keepdims=True)
         ratio = jnp.exp(log_ratio - top)
@@ -153,28 +150,25 @@ class GaussianMixture(Family):
 
     def fisher(self, tangent: Self) -> Self:
         """The complete-data information times `tangent`."""
-        dist, tangent = self.widen(), tangent.widen()
-        log_w = dist.log_weights
+        log_w = self.log_weights
         return type(self)(
-            fisher_logits(dist.weights, tangent.logits),
-            multiply_by_exp(tangent.component_means, log_w - dist.component_log_variances),
+            fisher_logits(self.weights, tangent.logits),
+            multiply_by_exp(tangent.component_means, log_w - self.component_log_variances),
             0.5 * multiply_by_exp(tangent.component_log_variances, log_w),
         )
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The quadratic form of the complete-data information, an upper bound of the mixture's."""
-        dist, tangent = self.widen(), tangent.widen()
-        means = multiply_by_exp(tangent.component_means, -0.5 * dist.component_log_variances)
+        means = multiply_by_exp(tangent.component_means, -0.5 * self.component_log_variances)
         parts = jnp.square(means) + 0.5 * jnp.square(tangent.component_log_variances)
-        weights = dist.weights
+        weights = self.weights
         return logits_norm_sq(weights, tangent.logits) + jnp.sum(weights * parts, axis=-1)
 
     def fisher_factor(self) -> Array:
         """Of the complete-data information: one block per field, two of them diagonal."""
-        dist = self.widen()
-        log_w = dist.log_weights
+        log_w = self.log_weights
         diagonal = jnp.concatenate(
-            [0.5 * (log_w - dist.component_log_variances), 0.5 * (log_w - math.log(2))], axis=-1
+            [0.5 * (log_w - self.component_log_variances), 0.5 * (log_w - math.log(2))], axis=-1
         )
         entries = diagonal_factor(*jnp.moveaxis(jnp.exp(diagonal), -1, 0))
         return block_diagonal(multinomial_factor(log_w), entries)
@@ -185,7 +179,7 @@ class GaussianMixture(Family):
         The integral over a component is cut where any component of either mixture bends, so that
         narrow ones within wide ones are resolved; its relative error is about 1e-5.
         """
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         cuts = lax.stop_gradient(_cuts(p, q))
         nodes, weights = gauss_legendre(_NODES_PER_CUT)
         length = cuts[..., 1:] - cuts[..., :-1]
@@ -209,8 +203,7 @@ class GaussianMixture(Family):
 
     def cdf(self, targets: Array) -> Array:
         """`sum_k w_k Phi(z_k)`."""
-        dist, targets = self.prepare(targets)
-        return jnp.minimum(dist._tails(targets)[0], 1)  # a sum of roundings may exceed 1
+        return jnp.minimum(self._tails(targets)[0], 1)  # a sum of roundings may exceed 1
 
     def _tails(self, targets: Array) -> tuple[Array, Array]:
         scale = -0.5 * self.component_log_variances
@@ -220,29 +213,23 @@ class GaussianMixture(Family):
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf; `probability` broadcasts against the batch."""
-        dist = self.widen()
-        probability = jnp.asarray(probability, dist.logits.dtype)
-        shape = jnp.broadcast_shapes(probability.shape, self.batch_shape)
-        probability = jnp.broadcast_to(probability, shape)
-        dist = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, x.shape[-1])), dist)
         end = jnp.full_like(probability, jnp.finfo(probability.dtype).max)
-        values = smallest_float(lambda x: tail_reaches(dist._tails(x), probability), -end, end)
+        values = smallest_float(lambda x: tail_reaches(self._tails(x), probability), -end, end)
         values = jnp.where(probability <= 0, -jnp.inf, values)
         values = jnp.where(probability >= 1, jnp.inf, values)
         return jnp.where((probability >= 0) & (probability <= 1), values, jnp.nan)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """A component, then a draw from it."""
-        shape = (*sample_shape, *self.batch_shape)
         component_key, noise_key = jax.random.split(key)
-        component = jax.random.categorical(component_key, self.logits, shape=shape)[..., None]
-        full = (*shape, self.logits.shape[-1])
+        component = jax.random.categorical(component_key, self.logits)[..., None]
 
         def pick(x: Array) -> Array:
-            return jnp.take_along_axis(jnp.broadcast_to(x, full), component, axis=-1)[..., 0]
+            return jnp.take_along_axis(x, component, axis=-1)[..., 0]
 
         std = jnp.exp(0.5 * pick(self.component_log_variances))
-        return pick(self.component_means) + std * jax.random.normal(noise_key, shape, std.dtype)
+        noise = jax.random.normal(noise_key, std.shape, std.dtype)
+        return pick(self.component_means) + std * noise
 
     def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """Every component in the other units."""
@@ -258,9 +245,8 @@ class GaussianMixture(Family):
 
     def crps(self, targets: Array) -> Array:
         """The closed form of Grimit et al. (2006) over components and pairs of them."""
-        dist, targets = self.prepare(targets)
-        variances = jnp.exp(dist.component_log_variances)
-        means, weights = dist.component_means, dist.weights
+        variances = jnp.exp(self.component_log_variances)
+        means, weights = self.component_means, self.weights
         to_target = jnp.sum(weights * _absolute_mean(targets[..., None] - means, variances), -1)
         pairs = _absolute_mean(
             means[..., :, None] - means[..., None, :],

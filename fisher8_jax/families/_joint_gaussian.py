@@ -26,18 +26,11 @@ class JointGaussian(Family):
 
     def cdf(self, targets: Array) -> Array:
         """The marginal cdf of every coordinate."""
-        dist, targets = self.prepare(targets)
-        return ndtr((targets - dist.mean) * jax.lax.rsqrt(dist.variance))
+        return ndtr((targets - self.mean) * jax.lax.rsqrt(self.variance))
 
     def quantile(self, probability: Array) -> Array:
         """The marginal quantile of every coordinate; broadcasts against the targets' shape."""
-        dist = self.widen()
-        probability = jnp.asarray(probability, dist.mean.dtype)
-        shape = jnp.broadcast_shapes(probability.shape, dist.mean.shape)
-        mean, std, probability = (
-            jnp.broadcast_to(x, shape) for x in (dist.mean, jnp.sqrt(dist.variance), probability)
-        )
-        return mean + std * ndtri(probability)
+        return self.mean + jnp.sqrt(self.variance) * ndtri(probability)
 
     def marginals(self) -> Gaussian:
         """One Gaussian per coordinate, which metrics and plots of scalar targets take."""

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._internal.bisection import broadcast_probability
 from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
@@ -70,8 +69,7 @@ class Laplace(LocationScale, DiagonalFamily):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_scale + |z|`, plus `ln(2)` with the constant."""
-        dist, targets = self.prepare(targets)
-        values = dist.log_scale + jnp.abs(multiply_by_exp(targets - dist.mean, -dist.log_scale))
+        values = self.log_scale + jnp.abs(multiply_by_exp(targets - self.mean, -self.log_scale))
         return values + math.log(2) if constant else values
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
@@ -80,19 +78,18 @@ class Laplace(LocationScale, DiagonalFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(sign(mean - targets) * scale, 1 - |z|)`, right for every finite input."""
-        dist, targets = self.prepare(targets)
-        half_residual = 0.5 * dist.mean - 0.5 * targets
-        log_z = jnp.log(jnp.abs(half_residual)) + math.log(2) - dist.log_scale
+        half_residual = 0.5 * self.mean - 0.5 * targets
+        log_z = jnp.log(jnp.abs(half_residual)) + math.log(2) - self.log_scale
         is_huge = log_z > _LARGEST_PLAIN_LOG_Z
         z = jnp.exp(jnp.where(is_huge, 0, log_z))
         return {
-            "mean": Scaled(jnp.sign(half_residual), dist.log_scale),
+            "mean": Scaled(jnp.sign(half_residual), self.log_scale),
             "log_scale": Scaled(jnp.where(is_huge, -1, 1 - z), jnp.where(is_huge, log_z, 0)),
         }
 
     def kl(self, other: Self) -> Array:
         """`KL(self || other)`, free of cancellation when the two are close."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         difference = p.log_scale - q.log_scale
         shift = jnp.abs(multiply_by_exp(p.mean - q.mean, -p.log_scale))
         spread = jnp.exp(difference) * (jnp.expm1(-shift) + shift)
@@ -100,30 +97,22 @@ class Laplace(LocationScale, DiagonalFamily):
 
     def cdf(self, targets: Array) -> Array:
         """`exp(z) / 2` below the mean and `1 - exp(-z) / 2` above it."""
-        dist, targets = self.prepare(targets)
-        z = multiply_by_exp(targets - dist.mean, -dist.log_scale)
+        z = multiply_by_exp(targets - self.mean, -self.log_scale)
         tail = 0.5 * jnp.exp(-jnp.abs(z))
         return jnp.where(z < 0, tail, 1 - tail)
 
     def quantile(self, probability: Array) -> Array:
         """`mean -+ scale * ln(2 min(p, 1 - p))`; `probability` broadcasts against the batch."""
-        dist = self.widen()
-        probability, mean, log_scale = broadcast_probability(
-            probability, self.batch_shape, dist.mean, dist.log_scale
-        )
         is_below = probability < 0.5
         # The distance from 1/2 would round away what makes a small probability small.
         z = jnp.log(2 * jnp.where(is_below, probability, 1 - probability))
-        return mean + multiply_by_exp(jnp.where(is_below, z, -z), log_scale)
+        return self.mean + multiply_by_exp(jnp.where(is_below, z, -z), self.log_scale)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`mean + scale * e` with a standard Laplace `e`."""
-        shape = (*sample_shape, *self.batch_shape)
-        noise = jax.random.laplace(key, shape, self.mean.dtype)
-        return jnp.broadcast_to(self.mean, shape) + jnp.broadcast_to(self.scale, shape) * noise
+        return self.mean + self.scale * jax.random.laplace(key, self.batch_shape, self.mean.dtype)
 
     def crps(self, targets: Array) -> Array:
         """`scale (|z| + exp(-|z|) - 3/4)`."""
-        dist, targets = self.prepare(targets)
-        z = jnp.abs(multiply_by_exp(targets - dist.mean, -dist.log_scale))
-        return dist.scale * (z + jnp.exp(-z) - 0.75)
+        z = jnp.abs(multiply_by_exp(targets - self.mean, -self.log_scale))
+        return self.scale * (z + jnp.exp(-z) - 0.75)

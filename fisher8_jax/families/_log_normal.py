@@ -72,10 +72,9 @@ class LogNormal(DiagonalFamily):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """The Gaussian NLL of `ln(targets)`, plus `ln(targets)`; inf outside the support."""
-        dist, targets = self.prepare(targets)
         is_inside = targets > 0
         safe = jnp.where(is_inside, targets, 1)
-        values = dist._noise().nll(dist._distance(safe), constant=constant) + jnp.log(safe)
+        values = self._noise().nll(self._distance(safe), constant=constant) + jnp.log(safe)
         return jnp.where(is_inside, values, jnp.inf)
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
@@ -84,8 +83,7 @@ class LogNormal(DiagonalFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`(location - ln(targets), 1 - z^2)`, nan outside the support."""
-        dist, targets = self.prepare(targets)
-        score = dist._noise().natural_score(dist._distance(targets))
+        score = self._noise().natural_score(self._distance(targets))
         return {"location": score["mean"], "log_variance": score["log_variance"]}
 
     def kl(self, other: Self) -> Array:
@@ -94,18 +92,17 @@ class LogNormal(DiagonalFamily):
 
     def cdf(self, targets: Array) -> Array:
         """The Gaussian cdf of `ln(targets)`, 0 for targets that are not positive."""
-        dist, targets = self.prepare(targets)
         is_outside = targets <= 0  # a nan stays one
-        distance = dist._distance(jnp.where(is_outside, 1, targets))
-        return jnp.where(is_outside, 0, dist._noise().cdf(distance))
+        distance = self._distance(jnp.where(is_outside, 1, targets))
+        return jnp.where(is_outside, 0, self._noise().cdf(distance))
 
     def quantile(self, probability: Array) -> Array:
         """`exp` of the Gaussian quantile."""
         return jnp.exp(self.of_logarithm.quantile(probability))
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`exp` of a Gaussian draw."""
-        return jnp.exp(self.of_logarithm.sample(key, sample_shape))
+        return jnp.exp(self.of_logarithm.draw(key))
 
     def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """`location + ln(scale)`; a shift would leave the family."""
@@ -124,10 +121,9 @@ class LogNormal(DiagonalFamily):
 
     def crps(self, targets: Array) -> Array:
         """`y (2 Phi(z) - 1) - 2 mean (Phi(z - std) - Phi(-std / sqrt 2))`; nan outside."""
-        dist, targets = self.prepare(targets)
-        distance = dist._distance(targets)
-        values = _standard_crps(dist._noise(), distance)
-        return multiply_by_exp(values, dist.location)
+        distance = self._distance(targets)
+        values = _standard_crps(self._noise(), distance)
+        return multiply_by_exp(values, self.location)
 
 
 def _standard_crps(noise: Gaussian, distance: Array) -> Array:

@@ -92,10 +92,9 @@ class LowRankGaussian(JointGaussian):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """By the matrix inversion and determinant lemmas, at the cost of `d r^2`."""
-        dist, targets = self.prepare(targets)
-        root = jnp.exp(-0.5 * dist.log_diagonal)
-        residual = (targets - dist.mean) * root
-        scaled = dist.factor * root[..., None]
+        root = jnp.exp(-0.5 * self.log_diagonal)
+        residual = (targets - self.mean) * root
+        scaled = self.factor * root[..., None]
         capacity = _transpose(scaled) @ scaled
         lower = cholesky(capacity + eye_like(capacity))
         # The distance is min_u |residual - scaled u|^2 + |u|^2. At its minimum the two squares are
@@ -106,35 +105,32 @@ class LowRankGaussian(JointGaussian):
             own = residual[..., None] - scaled @ shared
         distance = jnp.sum(jnp.square(own), (-2, -1)) + jnp.sum(jnp.square(shared), (-2, -1))
         log_volume = jnp.sum(jnp.log(jnp.diagonal(lower, axis1=-2, axis2=-1)), -1)
-        values = 0.5 * (distance + jnp.sum(dist.log_diagonal, -1)) + log_volume
+        values = 0.5 * (distance + jnp.sum(self.log_diagonal, -1)) + log_volume
         return values + self.event_shape[0] * HALF_LOG_2PI if constant else values
 
     def natural(self, cotangent: Self) -> Self:
         """The inverse of the class docstring, by one Cholesky factorisation each."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        mean = jnp.einsum("...ij,...j->...i", dist.covariance, cotangent.mean)
+        mean = jnp.einsum("...ij,...j->...i", self.covariance, cotangent.mean)
         flat = _flatten(cotangent.factor, cotangent.log_diagonal)
-        solved = solve_damped(_information(dist), flat, self.damping, refinements=_REFINEMENTS)
-        split = dist.factor.shape[-1] * dist.factor.shape[-2]
-        factor = solved[..., :split].reshape(dist.factor.shape)
+        solved = solve_damped(_information(self), flat, self.damping, refinements=_REFINEMENTS)
+        split = self.factor.shape[-1] * self.factor.shape[-2]
+        factor = solved[..., :split].reshape(self.factor.shape)
         return type(self)(mean, factor, solved[..., split:], self.damping)
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`mean - targets`, and `natural` of the gradient for the covariance."""
         score = natural_score_by_autodiff(self, targets)
-        dist, targets = self.prepare(targets)
-        return {**score, "mean": Scaled(dist.mean - targets)}
+        return {**score, "mean": Scaled(self.mean - targets)}
 
     def fisher(self, tangent: Self) -> Self:
         """`(P d_mean, P dS P W, D diag(P dS P) / 2)` with `dS` the change of the covariance."""
-        dist, tangent = self.widen(), tangent.widen()
-        lower = cholesky(dist.covariance)
+        lower = cholesky(self.covariance)
         mean = solve_cholesky(lower, tangent.mean[..., None])[..., 0]
-        left = solve_cholesky(lower, dist._covariance_step(tangent))
+        left = solve_cholesky(lower, self._covariance_step(tangent))
         middle = solve_cholesky(lower, _transpose(left))
         diagonal = jnp.diagonal(middle, axis1=-2, axis2=-1)
-        log_diagonal = 0.5 * jnp.exp(dist.log_diagonal) * diagonal
-        return type(self)(mean, middle @ dist.factor, log_diagonal, self.damping)
+        log_diagonal = 0.5 * jnp.exp(self.log_diagonal) * diagonal
+        return type(self)(mean, middle @ self.factor, log_diagonal, self.damping)
 
     def _covariance_step(self, tangent: Self) -> Array:
         """The change of the covariance with a step."""
@@ -144,9 +140,8 @@ class LowRankGaussian(JointGaussian):
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`d_mean' P d_mean + tr(P dS P dS) / 2` with `dS` the change of the covariance."""
-        dist, tangent = self.widen(), tangent.widen()
-        lower = cholesky(dist.covariance)
-        left = solve_lower(lower, dist._covariance_step(tangent))
+        lower = cholesky(self.covariance)
+        left = solve_lower(lower, self._covariance_step(tangent))
         whitened = solve_lower(lower, _transpose(left))
         mean = solve_lower(lower, tangent.mean[..., None])[..., 0]
         return jnp.sum(jnp.square(mean), -1) + 0.5 * jnp.sum(jnp.square(whitened), (-2, -1))
@@ -156,17 +151,16 @@ class LowRankGaussian(JointGaussian):
 
         Turning the columns of `W` among themselves makes the factor singular for `r > 1`.
         """
-        dist = self.widen()
-        lower = cholesky(dist.covariance)
+        lower = cholesky(self.covariance)
         eye = jnp.broadcast_to(eye_like(lower), lower.shape)
-        dim, rank = dist.factor.shape[-2:]
+        dim, rank = self.factor.shape[-2:]
         size = dim * rank
 
         def column(unit: Array) -> Array:
             unit = jnp.broadcast_to(unit, (*self.batch_shape, size + dim))
-            factor = unit[..., :size].reshape(dist.factor.shape)
-            step = type(self)(jnp.zeros_like(dist.mean), factor, unit[..., size:], self.damping)
-            left = solve_lower(lower, dist._covariance_step(step))
+            factor = unit[..., :size].reshape(self.factor.shape)
+            step = type(self)(jnp.zeros_like(self.mean), factor, unit[..., size:], self.damping)
+            left = solve_lower(lower, self._covariance_step(step))
             whitened = solve_lower(lower, _transpose(left))
             return math.sqrt(0.5) * whitened.reshape(*self.batch_shape, dim * dim)
 
@@ -176,7 +170,7 @@ class LowRankGaussian(JointGaussian):
 
     def kl(self, other: Self) -> Array:
         """The Gaussian closed form, with Cholesky factors of both covariances."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         p_lower, q_lower = cholesky(p.covariance), cholesky(q.covariance)
         ratio = solve_lower(q_lower, p_lower)
         shift = solve_lower(q_lower, (q.mean - p.mean)[..., None])[..., 0]
@@ -185,17 +179,13 @@ class LowRankGaussian(JointGaussian):
         below = jnp.sum(jnp.square(jnp.tril(ratio, -1)), (-2, -1))
         return 0.5 * (scales + below + jnp.sum(jnp.square(shift), -1))
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`mean + W e + sqrt(D) f` with standard normal `e` and `f`."""
-        shape = (*sample_shape, *self.mean.shape)
         shared_key, own_key = jax.random.split(key)
-        rank = self.factor.shape[-1]
+        shape, rank = self.mean.shape, self.factor.shape[-1]
         shared = jax.random.normal(shared_key, (*shape[:-1], rank), self.mean.dtype)
-        factor = jnp.broadcast_to(self.factor, (*shape, rank))
-        own = jax.random.normal(own_key, shape, self.mean.dtype)
-        own = own * jnp.broadcast_to(jnp.exp(0.5 * self.log_diagonal), shape)
-        correlated = jnp.einsum("...ia,...a->...i", factor, shared)
-        return jnp.broadcast_to(self.mean, shape) + correlated + own
+        own = jax.random.normal(own_key, shape, self.mean.dtype) * jnp.exp(0.5 * self.log_diagonal)
+        return self.mean + jnp.einsum("...ia,...a->...i", self.factor, shared) + own
 
     def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """Rows of the factor and the diagonal times the scale of their coordinate."""

@@ -100,20 +100,18 @@ class MultivariateGaussian(JointGaussian):
 
     def natural(self, cotangent: Self) -> Self:
         """The inverse Fisher information of the class docstring times `cotangent`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        factor = dist.factor
+        factor = self.factor
         transposed = jnp.swapaxes(factor, -1, -2)
         mean = _multiply(factor, _multiply(transposed, cotangent.mean))
         # The diagonal of L' G only meets G_ii L_ii = d/d log_diagonal and entries below it.
-        to_factor = _lower(jnp.zeros_like(dist.log_diagonal), cotangent.off_diagonal)
+        to_factor = _lower(jnp.zeros_like(self.log_diagonal), cotangent.off_diagonal)
         group = jnp.tril(transposed @ to_factor) + diagonal_matrix(cotangent.log_diagonal)
         group = group * (1 - 0.5 * eye_like(group))
         return type(self)(mean, *_to_fields(factor @ group, group))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """From `z` divided by its largest entry, so that its squares cannot overflow."""
-        dist, targets = self.prepare(targets)
-        z = _solve(dist.factor, targets - dist.mean)
+        z = _solve(self.factor, targets - self.mean)
         largest = jnp.max(jnp.abs(z), axis=-1, keepdims=True)
         unit = jnp.maximum(largest, 1)
         z = z / unit
@@ -121,25 +119,24 @@ class MultivariateGaussian(JointGaussian):
         ones = jnp.broadcast_to(jnp.square(1 / unit), z.shape)
         eye = eye_like(group)
         group = (group + diagonal_matrix(ones)) * (1 - 0.5 * eye)
-        log_diagonal, off_diagonal = _to_fields(dist.factor @ group, group)
+        log_diagonal, off_diagonal = _to_fields(self.factor @ group, group)
         log_scale = 2 * jnp.log(unit)
         return {
-            "mean": Scaled(dist.mean - targets),
+            "mean": Scaled(self.mean - targets),
             "log_diagonal": Scaled(log_diagonal, jnp.broadcast_to(log_scale, log_diagonal.shape)),
             "off_diagonal": Scaled(off_diagonal, jnp.broadcast_to(log_scale, off_diagonal.shape)),
         }
 
     def fisher(self, tangent: Self) -> Self:
         """The Fisher information of the class docstring times `tangent`."""
-        dist, tangent = self.widen(), tangent.widen()
-        factor = dist.factor
+        factor = self.factor
         mean = _solve(factor, tangent.mean)[..., None]
         mean = solve_lower(factor, mean, transpose=True)[..., 0]
-        group = dist._group_step(tangent)
+        group = self._group_step(tangent)
         group = group * (1 + eye_like(group))
         to_factor = solve_lower(factor, group, transpose=True)
         log_diagonal, off_diagonal = _to_fields(to_factor, to_factor)
-        return type(self)(mean, log_diagonal * jnp.exp(dist.log_diagonal), off_diagonal)
+        return type(self)(mean, log_diagonal * jnp.exp(self.log_diagonal), off_diagonal)
 
     def _group_step(self, tangent: Self) -> Array:
         """`X = L^-1 dL`."""
@@ -148,33 +145,31 @@ class MultivariateGaussian(JointGaussian):
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """`|L^-1 d_mean|^2 + sum_{i>j} X_ij^2 + 2 sum_i X_ii^2` with `X = L^-1 dL`."""
-        dist, tangent = self.widen(), tangent.widen()
-        mean = _solve(dist.factor, tangent.mean)
-        group = jnp.square(dist._group_step(tangent))
+        mean = _solve(self.factor, tangent.mean)
+        group = jnp.square(self._group_step(tangent))
         twice = jnp.sum(jnp.diagonal(group, axis1=-2, axis2=-1), axis=-1)
         return jnp.sum(jnp.square(mean), axis=-1) + jnp.sum(group, axis=(-2, -1)) + twice
 
     def fisher_factor(self) -> Array:
         """By QR of the map from a tangent to `(L^-1 d_mean, X)`, for the mean and `L` apart."""
-        dist = self.widen()
         dim, size = self.event_shape[0], self.off_diagonal.shape[-1]
-        eye = jnp.eye(dim, dtype=dist.mean.dtype)
-        inverse = solve_lower(dist.factor, jnp.broadcast_to(eye, dist.factor.shape))
+        eye = jnp.eye(dim, dtype=self.mean.dtype)
+        inverse = solve_lower(self.factor, jnp.broadcast_to(eye, self.factor.shape))
         rows, columns = np.tril_indices(dim)
-        weight = jnp.asarray(np.where(rows == columns, math.sqrt(2), 1), dist.mean.dtype)
+        weight = jnp.asarray(np.where(rows == columns, math.sqrt(2), 1), self.mean.dtype)
 
         def column(unit: Array) -> Array:
             unit = jnp.broadcast_to(unit, (*self.batch_shape, dim + size))
-            step = type(self)(jnp.zeros_like(dist.mean), unit[..., :dim], unit[..., dim:])
-            group = dist._group_step(step)[..., rows, columns]
+            step = type(self)(jnp.zeros_like(self.mean), unit[..., :dim], unit[..., dim:])
+            group = self._group_step(step)[..., rows, columns]
             return group * jnp.broadcast_to(weight, group.shape)
 
-        root = jax.vmap(column, out_axes=-1)(jnp.eye(dim + size, dtype=dist.mean.dtype))
+        root = jax.vmap(column, out_axes=-1)(jnp.eye(dim + size, dtype=self.mean.dtype))
         return block_diagonal(factor_from_root(inverse), factor_from_root(root))
 
     def kl(self, other: Self) -> Array:
         """`(|M|^2 - d - 2 ln det M + |L_q^-1 (mean_q - mean_p)|^2) / 2` with `M = L_q^-1 L_p`."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         ratio = solve_lower(q.factor, p.factor)
         shift = _solve(q.factor, q.mean - p.mean)
         difference = 2 * (p.log_diagonal - q.log_diagonal)
@@ -182,12 +177,10 @@ class MultivariateGaussian(JointGaussian):
         below = jnp.sum(jnp.square(jnp.tril(ratio, -1)), axis=(-2, -1))
         return 0.5 * (scales + below + jnp.sum(jnp.square(shift), axis=-1))
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`mean + L e` with standard normal `e`."""
-        shape = (*sample_shape, *self.mean.shape)
-        noise = jax.random.normal(key, shape, self.mean.dtype)
-        factor = jnp.broadcast_to(self.factor, (*shape, shape[-1]))
-        return jnp.broadcast_to(self.mean, shape) + _multiply(factor, noise)
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.mean + _multiply(self.factor, noise)
 
     def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """Rows of the factor times the scale of their coordinate."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._internal.bisection import broadcast_probability, smallest_count
+from fisher8_jax._internal.bisection import smallest_count
 from fisher8_jax._internal.deviance import (
     beta_deviance,
     exp_excess,
@@ -87,17 +87,16 @@ class NegativeBinomial(DiagonalFamily):
 
         Infinite for what is not a count. No term is a constant, so `constant` changes nothing.
         """
-        dist, targets = self.prepare(targets)
         safe, is_inside = counts(targets)
         positive = jnp.where(safe == 0, 1, safe)
-        log_y, log_r = jnp.log(positive), dist.log_concentration
+        log_y, log_r = jnp.log(positive), self.log_concentration
         # (r + y) times the divergence of the shares y / (r + y) and m / (r + m), plus remainders.
-        deviance = beta_deviance(log_y, log_r, -log_ratio(positive, dist.log_mean))
+        deviance = beta_deviance(log_y, log_r, -log_ratio(positive, self.log_mean))
         total = jnp.logaddexp(log_r, log_y)
         remainders = log_gamma_remainder(log_r) - log_gamma_remainder(total)
         values = deviance + remainders + log_y + log_gamma_remainder(log_y)
         # (r + m) / r to the power of r: r ln(1 + m/r) without overflow of the quotient.
-        empty = multiply_by_exp(jax.nn.softplus(dist.log_mean - log_r), log_r)
+        empty = multiply_by_exp(jax.nn.softplus(self.log_mean - log_r), log_r)
         return jnp.where(is_inside, jnp.where(safe == 0, empty, values), jnp.inf)
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
@@ -110,43 +109,36 @@ class NegativeBinomial(DiagonalFamily):
 
         Near the Poisson limit that quotient is `r ((targets - m)^2 - targets) / m^2`.
         """
-        dist, targets = self.prepare(targets)
         safe, is_count = counts(targets)
-        score = _score_of_log_r(dist.log_mean, dist.log_concentration, safe)
-        information, log_scale = _information(dist)
+        score = _score_of_log_r(self.log_mean, self.log_concentration, safe)
+        information, log_scale = _information(self)
         value = jnp.where(is_count, score, jnp.nan) / information
         return {
-            "log_mean": relative_residual(dist.log_mean, targets),
+            "log_mean": relative_residual(self.log_mean, targets),
             "log_concentration": Scaled(value, -log_scale),
         }
 
     def kl(self, other: Self) -> Array:
         """What the means add, in closed form, plus what the shapes add, by 160-node quadrature."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         means = beta_deviance(p.log_mean, q.log_concentration, q.log_mean - p.log_mean)
         return means + _divergence_of_shapes(p.log_mean, p.log_concentration, q.log_concentration)
 
     def cdf(self, targets: Array) -> Array:
         """The probability of at most `floor(targets)`, an incomplete beta function."""
-        dist, targets = self.prepare(targets)
-        return _tails(dist.log_mean, dist.log_concentration, targets)[0]
+        return _tails(self.log_mean, self.log_concentration, targets)[0]
 
     def quantile(self, probability: Array) -> Array:
         """The smallest count whose cdf reaches `probability`, as a float; by bisection."""
-        dist = self.widen()
-        probability, log_mean, log_r = broadcast_probability(
-            probability, self.batch_shape, dist.log_mean, dist.log_concentration
-        )
+        log_mean, log_r = self.log_mean, self.log_concentration
         return smallest_count(lambda n: _tails(log_mean, log_r, n), probability)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """A Poisson draw whose rate is a gamma draw; counts as floating-point numbers."""
-        shape = (*sample_shape, *self.batch_shape)
         rate_key, count_key = jax.random.split(key)
-        log_r = jnp.broadcast_to(self.log_concentration, shape)
-        log_gamma = jax.random.loggamma(rate_key, jnp.exp(log_r), shape, self.log_mean.dtype)
-        rate = jnp.exp(log_gamma - log_r + jnp.broadcast_to(self.log_mean, shape))
-        return draw_counts(count_key, rate)
+        log_r = self.log_concentration
+        log_gamma = jax.random.loggamma(rate_key, jnp.exp(log_r), dtype=self.log_mean.dtype)
+        return draw_counts(count_key, jnp.exp(log_gamma - log_r + self.log_mean))
 
     def scale_variance(self, factor: Array) -> Self:
         """`m / (factor - 1 + factor m / r)` in place of `r`; nan below a Poisson's variance."""
@@ -156,11 +148,10 @@ class NegativeBinomial(DiagonalFamily):
 
     def crps(self, targets: Array) -> Array:
         """`(y - m) (2 F(y) - 1) + 2 m (1 + y/r) p(y) - E|Y - Y'| / 2`."""
-        dist, targets = self.prepare(targets)
-        log_mean, log_r = dist.log_mean, dist.log_concentration
+        log_mean, log_r = self.log_mean, self.log_concentration
         lower, upper = _tails(log_mean, log_r, targets)
         residual = multiply_by_exp(-materialize(relative_residual(log_mean, targets)), log_mean)
-        mass = jnp.exp(log_mean - dist.nll(targets)) * (1 + targets * jnp.exp(-log_r))
+        mass = jnp.exp(log_mean - self.nll(targets)) * (1 + targets * jnp.exp(-log_r))
         to_target = residual * (lower - upper) + 2 * mass
         return to_target - 0.5 * _mean_difference(log_mean, log_r)
 

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.special import i0e, i1e
 
-from fisher8_jax._internal.bisection import broadcast_probability, smallest_count
+from fisher8_jax._internal.bisection import smallest_count
 from fisher8_jax._internal.deviance import exp_excess, log_ratio
 from fisher8_jax._internal.incomplete import gamma_tails
 from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
@@ -75,9 +75,8 @@ class Poisson(DiagonalFamily):
 
         No term is a constant, so `constant` changes nothing.
         """
-        dist, targets = self.prepare(targets)
         safe, is_inside = counts(targets)
-        return jnp.where(is_inside, poisson_nll(dist.log_rate, safe), jnp.inf)
+        return jnp.where(is_inside, poisson_nll(self.log_rate, safe), jnp.inf)
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
         """The rate."""
@@ -85,34 +84,28 @@ class Poisson(DiagonalFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """`1 - targets / rate`, nan for what is not a count."""
-        dist, targets = self.prepare(targets)
-        return {"log_rate": relative_residual(dist.log_rate, targets)}
+        return {"log_rate": relative_residual(self.log_rate, targets)}
 
     def kl(self, other: Self) -> Array:
         """`rate (exp(d) - 1 - d)` with `d` the difference of the log-rates."""
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         return multiply_by_exp(exp_excess(q.log_rate - p.log_rate), p.log_rate)
 
     def cdf(self, targets: Array) -> Array:
         """The probability of at most `floor(targets)`."""
-        dist, targets = self.prepare(targets)
-        return poisson_tails(dist.log_rate, targets)[0]
+        return poisson_tails(self.log_rate, targets)[0]
 
     def quantile(self, probability: Array) -> Array:
         """The smallest count whose cdf reaches `probability`, as a float; by bisection."""
-        dist = self.widen()
-        probability, log_rate = broadcast_probability(probability, self.batch_shape, dist.log_rate)
-        return smallest_count(lambda n: poisson_tails(log_rate, n), probability)
+        return smallest_count(lambda n: poisson_tails(self.log_rate, n), probability)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """Counts as floating-point numbers of the predictions' dtype."""
-        shape = (*sample_shape, *self.batch_shape)
-        return draw_counts(key, jnp.broadcast_to(self.rate, shape))
+        return draw_counts(key, self.rate)
 
     def crps(self, targets: Array) -> Array:
         """The closed form of Wei and Held (2014), with scaled Bessel functions."""
-        dist, targets = self.prepare(targets)
-        to_target, to_itself = poisson_distances(dist.log_rate, targets)
+        to_target, to_itself = poisson_distances(self.log_rate, targets)
         return to_target - 0.5 * to_itself
 
 

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._internal.bisection import broadcast_probability, smallest_float
+from fisher8_jax._internal.bisection import smallest_float
 from fisher8_jax._internal.checks import check_positive
 from fisher8_jax._internal.deviance import exp_excess
 from fisher8_jax._internal.incomplete import beta_tails, differentiate_tails
-from fisher8_jax._internal.numerics import Scaled, at_least_float32, multiply_by_exp
+from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
 from fisher8_jax._internal.special import digamma_remainder, log_gamma_remainder
 from fisher8_jax.families._contract import family, static_field
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
@@ -99,8 +99,7 @@ class StudentT(LocationScale, DiagonalFamily):
 
         The constant is `ln(df)/2 + ln(Beta(1/2, df/2))`.
         """
-        dist, targets = self.prepare(targets)
-        values = student_nll(dist.location, dist.log_scale, self.df, targets)
+        values = student_nll(self.location, self.log_scale, self.df, targets)
         return values + student_log_normalizer(self._log_df(values)) if constant else values
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
@@ -110,9 +109,8 @@ class StudentT(LocationScale, DiagonalFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The two bounded expressions of the class docstring, right for every finite input."""
-        dist, targets = self.prepare(targets)
-        df = jnp.full_like(dist.location, self.df)
-        location, half_shrink = natural_residual(dist.location, dist.log_scale, df, targets)
+        df = jnp.full_like(self.location, self.df)
+        location, half_shrink = natural_residual(self.location, self.log_scale, df, targets)
         return {"location": location, "log_scale": Scaled((self.df + 3) * half_shrink)}
 
     def kl(self, other: Self) -> Array:
@@ -120,37 +118,30 @@ class StudentT(LocationScale, DiagonalFamily):
 
         Accurate to about 1e-9 as long as the other scale is not smaller than a tenth of this one.
         """
-        ones = jnp.ones_like(at_least_float32(self.location))
-        return student_kl(self.widen(), self.df * ones, other.widen(), other.df * ones)
+        ones = jnp.ones_like(self.location)
+        return student_kl(self, self.df * ones, other, other.df * ones)
 
     def cdf(self, targets: Array) -> Array:
         """The regularised incomplete beta function, right up to the Gaussian limit."""
-        dist, targets = self.prepare(targets)
-        z = multiply_by_exp(targets - dist.location, -dist.log_scale)
+        z = multiply_by_exp(targets - self.location, -self.log_scale)
         return t_tails(self._log_df(z), z)[0]
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf; `probability` broadcasts against the batch."""
-        wide = self.widen()
-        probability, location, log_scale = broadcast_probability(
-            probability, self.batch_shape, wide.location, wide.log_scale
-        )
-        z = standard_t_quantile(probability, self._log_df(location))
-        return location + multiply_by_exp(z, log_scale)
+        z = standard_t_quantile(probability, self._log_df(probability))
+        return self.location + multiply_by_exp(z, self.log_scale)
 
     def _log_df(self, like: Array) -> Array:
         return jnp.full_like(like, math.log(self.df))
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`location + scale * t`."""
-        shape = (*sample_shape, *self.batch_shape)
-        noise = jax.random.t(key, self.df, shape, self.location.dtype)
-        return jnp.broadcast_to(self.location, shape) + jnp.broadcast_to(self.scale, shape) * noise
+        noise = jax.random.t(key, self.df, self.batch_shape, self.location.dtype)
+        return self.location + self.scale * noise
 
     def crps(self, targets: Array) -> Array:
         """The closed form of Jordan, Krueger and Lerch (2019); nan for `df <= 1`."""
-        dist, targets = self.prepare(targets)
-        return student_crps(dist, self._log_df(targets), targets)
+        return student_crps(self, self._log_df(targets), targets)
 
 
 def student_nll(location, log_scale, df, targets: Array) -> Array:

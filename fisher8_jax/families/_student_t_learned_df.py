@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fisher8_jax._internal.bisection import broadcast_probability
 from fisher8_jax._internal.deviance import log1p_deficit
 from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
 from fisher8_jax._internal.special import trigamma_remainder
 from fisher8_jax.families._contract import family
-from fisher8_jax.families._fisher_factor import triangular_factor
+from fisher8_jax.families._diagonal import Entry
 from fisher8_jax.families._location_scale import LocationScale
 from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._student_t import (
@@ -27,13 +26,14 @@ from fisher8_jax.families._student_t import (
     student_variance,
     t_tails,
 )
+from fisher8_jax.families._triangular import ZERO, Rows, TriangularFamily
 
 # Series in 1/df of the information about log_df, times df^2; derived in the documentation.
 _SCHUR_SERIES = (3 / 2, -3.0, 7 / 2, -3.0, 11 / 2, -15.0, 15 / 2)
 
 
 @family
-class StudentTLearnedDf(LocationScale):
+class StudentTLearnedDf(LocationScale, TriangularFamily):
     """`location + exp(log_scale) * t` with `t` of `v = exp(log_df)` degrees of freedom.
 
     In the coordinates `(location, log_scale, log_df)` the Fisher information is
@@ -111,20 +111,23 @@ class StudentTLearnedDf(LocationScale):
 
         Every term depends on a prediction, so `constant` changes nothing.
         """
-        dist, targets = self.prepare(targets)
-        values = student_nll(dist.location, dist.log_scale, dist.df, targets)
-        return values + student_log_normalizer(dist.log_df)
+        values = student_nll(self.location, self.log_scale, self.df, targets)
+        return values + student_log_normalizer(self.log_df)
 
-    def natural(self, cotangent: Self) -> Self:
-        """The inverse Fisher information of the class docstring times `cotangent`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        df = dist.df
-        location = multiply_by_exp(cotangent.location, 2 * dist.log_scale) * ((df + 3) / (df + 1))
-        reduced = cotangent.log_df + cotangent.log_scale / (df + 1)
-        information, log_information = scale_free_information(dist.log_df)
-        log_df = multiply_by_exp(reduced / information, -log_information)
-        log_scale = cotangent.log_scale * (0.5 * (1 + 3 / df)) + log_df / (df + 1)
-        return type(self)(location, log_scale, log_df)
+    def fisher_rows(self) -> Rows:
+        """The scale comes before what is left for the degrees of freedom."""
+        df = self.df
+        log_scale = jnp.sqrt(2 * df / (df + 3))
+        information, log_information = scale_free_information(self.log_df)
+        return (
+            (Entry(jnp.sqrt((df + 1) / (df + 3)), -self.log_scale),),
+            (ZERO, Entry(log_scale)),
+            (
+                ZERO,
+                Entry(-log_scale / (df + 1)),
+                Entry(jnp.sqrt(information), 0.5 * log_information),
+            ),
+        )
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """From the bounded residuals of the fixed-df family and the score of `log_df`.
@@ -132,80 +135,41 @@ class StudentTLearnedDf(LocationScale):
         Towards a Gaussian the latter, without the part shared with the scale, tends to
         `(z^4 - 6 z^2 + 3) / (4 df)`.
         """
-        dist, targets = self.prepare(targets)
-        df = dist.df
-        location, half_shrink = natural_residual(dist.location, dist.log_scale, df, targets)
-        score = _score_of_log_df(dist, targets)
+        df = self.df
+        location, half_shrink = natural_residual(self.location, self.log_scale, df, targets)
+        score = _score_of_log_df(self, targets)
         reduced = score + 2 * df / (df + 1) * half_shrink
-        information, log_information = scale_free_information(dist.log_df)
+        information, log_information = scale_free_information(self.log_df)
         value, log_scale = reduced / information, -log_information
-        shared_scale = log_scale - jax.nn.softplus(dist.log_df)
+        shared_scale = log_scale - jax.nn.softplus(self.log_df)
         return {
             "location": location,
             "log_scale": add_scaled((df + 3) * half_shrink, value, shared_scale),
             "log_df": Scaled(value, log_scale),
         }
 
-    def fisher(self, tangent: Self) -> Self:
-        """The Fisher information of the class docstring times `tangent`."""
-        dist, tangent = self.widen(), tangent.widen()
-        df = dist.df
-        location = multiply_by_exp(tangent.location, -2 * dist.log_scale) * ((df + 1) / (df + 3))
-        log_scale = 2 * df / (df + 3) * (tangent.log_scale - tangent.log_df / (df + 1))
-        information, log_information = scale_free_information(dist.log_df)
-        own = information * multiply_by_exp(tangent.log_df, log_information)
-        return type(self)(location, log_scale, own - log_scale / (df + 1))
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """The quadratic form of `F`, as a sum of three squares."""
-        dist, tangent = self.widen(), tangent.widen()
-        df = dist.df
-        location = jnp.square(multiply_by_exp(tangent.location, -dist.log_scale))
-        scale = jnp.square(tangent.log_scale - tangent.log_df / (df + 1))
-        information, log_information = scale_free_information(dist.log_df)
-        shape = information * jnp.square(multiply_by_exp(tangent.log_df, 0.5 * log_information))
-        return ((df + 1) * location + 2 * df * scale) / (df + 3) + shape
-
-    def fisher_factor(self) -> Array:
-        """Lower triangular: the scale comes before what is left for the degrees of freedom."""
-        dist = self.widen()
-        df = dist.df
-        location = jnp.sqrt((df + 1) / (df + 3)) * jnp.exp(-dist.log_scale)
-        log_scale = jnp.sqrt(2 * df / (df + 3))
-        information, log_information = scale_free_information(dist.log_df)
-        own = jnp.sqrt(information) * jnp.exp(0.5 * log_information)
-        zero = jnp.zeros_like(df)
-        return triangular_factor((location,), (zero, log_scale), (zero, -log_scale / (df + 1), own))
-
     def kl(self, other: Self) -> Array:
         """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`."""
-        dist, other = self.widen(), other.widen()
-        return student_kl(dist, dist.df, other, other.df)
+        return student_kl(self, self.df, other, other.df)
 
     def cdf(self, targets: Array) -> Array:
         """The regularised incomplete beta function, right up to the Gaussian limit."""
-        dist, targets = self.prepare(targets)
-        z = multiply_by_exp(targets - dist.location, -dist.log_scale)
-        return t_tails(dist.log_df, z)[0]
+        z = multiply_by_exp(targets - self.location, -self.log_scale)
+        return t_tails(self.log_df, z)[0]
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf; `probability` broadcasts against the batch."""
-        dist = self.widen()
-        probability, location, log_scale, log_df = broadcast_probability(
-            probability, self.batch_shape, dist.location, dist.log_scale, dist.log_df
-        )
-        return location + multiply_by_exp(standard_t_quantile(probability, log_df), log_scale)
+        z = standard_t_quantile(probability, self.log_df)
+        return self.location + multiply_by_exp(z, self.log_scale)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`location + scale * t`."""
-        shape = (*sample_shape, *self.batch_shape)
-        noise = jax.random.t(key, jnp.broadcast_to(self.df, shape), shape, self.location.dtype)
-        return jnp.broadcast_to(self.location, shape) + jnp.broadcast_to(self.scale, shape) * noise
+        noise = jax.random.t(key, self.df, self.batch_shape, self.location.dtype)
+        return self.location + self.scale * noise
 
     def crps(self, targets: Array) -> Array:
         """The closed form of Jordan, Krueger and Lerch (2019); nan where `df <= 1`."""
-        dist, targets = self.prepare(targets)
-        return student_crps(dist, dist.log_df, targets)
+        return student_crps(self, self.log_df, targets)
 
 
 def scale_free_information(log_df: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from fisher8_jax._internal.bisection import broadcast_probability, smallest_float
+from fisher8_jax._internal.bisection import smallest_float
 from fisher8_jax._internal.incomplete import differentiate_tails
 from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
 from fisher8_jax._internal.special import (
@@ -77,11 +77,10 @@ class VonMises(DiagonalFamily):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`ln(I0(k)) - k cos(d)`, plus `ln(2 pi)` with the constant."""
-        dist, targets = self.prepare(targets)
         # 1 - cos(d) = 2 sin(d/2)^2 keeps its digits for concentrated predictions.
-        distance = 2 * jnp.square(jnp.sin(0.5 * (targets - dist.location)))
-        values = log_bessel_i0e(dist.log_concentration) + multiply_by_exp(
-            distance, dist.log_concentration
+        distance = 2 * jnp.square(jnp.sin(0.5 * (targets - self.location)))
+        values = log_bessel_i0e(self.log_concentration) + multiply_by_exp(
+            distance, self.log_concentration
         )
         return values + _LOG_2PI if constant else values
 
@@ -92,9 +91,8 @@ class VonMises(DiagonalFamily):
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The closed forms of the class docstring, right for every finite input."""
-        dist, targets = self.prepare(targets)
-        log_k = dist.log_concentration
-        difference = targets - dist.location
+        log_k = self.log_concentration
+        difference = targets - self.location
         distance = 2 * jnp.square(jnp.sin(0.5 * difference))
         # k (A - cos d) = k (1 - cos d) - k (1 - A), with the larger of k and 1 taken out.
         log_scale = jnp.maximum(log_k, 0)
@@ -109,39 +107,33 @@ class VonMises(DiagonalFamily):
 
         As what the concentrations add and what the locations add, both never negative.
         """
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         distance = 2 * jnp.square(jnp.sin(0.5 * (p.location - q.location)))
         turns = multiply_by_exp(distance * bessel_ratio(p.log_concentration), q.log_concentration)
         return _divergence_of_shapes(p.log_concentration, q.log_concentration) + turns
 
     def cdf(self, targets: Array) -> Array:
         """The probability of the arc from `location - pi` to `targets`, by 64-node quadrature."""
-        dist, targets = self.prepare(targets)
-        turn = jnp.round((targets - dist.location) / (2 * math.pi))
-        difference = targets - dist.location - 2 * math.pi * turn
-        return _centred_tails(dist.log_concentration, difference)[0]
+        turn = jnp.round((targets - self.location) / (2 * math.pi))
+        difference = targets - self.location - 2 * math.pi * turn
+        return _centred_tails(self.log_concentration, difference)[0]
 
     def quantile(self, probability: Array) -> Array:
         """By bisection of the cdf, within half a turn of the location."""
-        dist = self.widen()
-        probability, location, log_k = broadcast_probability(
-            probability, self.batch_shape, dist.location, dist.log_concentration
-        )
+        log_k = self.log_concentration
         tail = jnp.minimum(probability, 1 - probability)
         half_turn = jnp.full_like(tail, math.pi)
         angle = smallest_float(
             lambda x: _centred_tails(log_k, x)[1] <= tail, jnp.zeros_like(tail), half_turn
         )
         angle = jnp.where(tail < 0.5, angle, 0)
-        signed = location + jnp.where(probability < 0.5, -angle, angle)
+        signed = self.location + jnp.where(probability < 0.5, -angle, angle)
         return jnp.where(tail >= 0, signed, jnp.nan)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """Rejection from a wrapped Cauchy, within half a turn of the location."""
-        shape = (*sample_shape, *self.batch_shape)
         dist = self.widen()
-        log_k = jnp.broadcast_to(dist.log_concentration, shape)
-        angle = jnp.broadcast_to(dist.location, shape) + _centred_sample(key, log_k)
+        angle = dist.location + _centred_sample(key, dist.log_concentration)
         return angle.astype(self.location.dtype)
 
     def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
@@ -155,9 +147,8 @@ class VonMises(DiagonalFamily):
             Grimit, Gneiting, Berrocal and Johnson (2006), The continuous ranked probability score
             for circular variables.
         """
-        dist, targets = self.prepare(targets)
-        log_k = dist.log_concentration
-        to_target = _mean_distance(jnp.abs(dist.residual(targets)), log_k)
+        log_k = self.log_concentration
+        to_target = _mean_distance(jnp.abs(self.residual(targets)), log_k)
         return to_target - 0.5 * _mean_difference(log_k)
 
 

@@ -10,14 +10,15 @@ from jax import Array
 from jax.scipy.special import gammaln, polygamma
 from jax.typing import ArrayLike
 
-from fisher8_jax._internal.bisection import broadcast_probability, smallest_float
+from fisher8_jax._internal.bisection import smallest_float
 from fisher8_jax._internal.deviance import exp_excess, log_ratio
 from fisher8_jax._internal.incomplete import gamma_tails
 from fisher8_jax._internal.numerics import Scaled, at_least_float32, multiply_by_exp
 from fisher8_jax._internal.special import log_gamma_bregman, log_rising
-from fisher8_jax.families._contract import ScalarFamily, family
-from fisher8_jax.families._fisher_factor import triangular_factor
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import Entry
 from fisher8_jax.families._targets import scale_alone
+from fisher8_jax.families._triangular import Rows, TriangularFamily
 
 _SHIFT = 1 - float(np.euler_gamma)
 _SPREAD = math.pi**2 / 6
@@ -25,7 +26,7 @@ _LARGEST_PLAIN_LOG = 80.0
 
 
 @family
-class Weibull(ScalarFamily):
+class Weibull(TriangularFamily):
     """`P(Y > y) = exp(-(y / scale)^k)`, `scale = exp(log_scale)`, `k = exp(log_concentration)`.
 
     In the coordinates `(log_scale, log_concentration)` the Fisher information is not diagonal. With
@@ -86,18 +87,13 @@ class Weibull(ScalarFamily):
 
         Infinite outside the support. No term is a constant, so `constant` changes nothing.
         """
-        dist, targets = self.prepare(targets)
-        w, is_inside = dist.log_hazard(targets)
+        w, is_inside = self.log_hazard(targets)
         log_targets = jnp.log(jnp.where(is_inside, targets, 1))
-        return jnp.where(is_inside, jnp.exp(w) - w - dist.log_concentration + log_targets, jnp.inf)
+        return jnp.where(is_inside, jnp.exp(w) - w - self.log_concentration + log_targets, jnp.inf)
 
-    def natural(self, cotangent: Self) -> Self:
-        """The inverse Fisher information of the class docstring times `cotangent`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        scale = multiply_by_exp(cotangent.log_scale, -dist.log_concentration)
-        log_concentration = (_SHIFT * scale + cotangent.log_concentration) / _SPREAD
-        log_scale = multiply_by_exp(scale + _SHIFT * log_concentration, -dist.log_concentration)
-        return type(self)(log_scale, log_concentration)
+    def fisher_rows(self) -> Rows:
+        """`k` above `-c` and `pi / sqrt 6`."""
+        return (Entry(1.0, self.log_concentration),), (Entry(-_SHIFT), Entry(math.sqrt(_SPREAD)))
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """From the score `(k (1 - exp(w)), w expm1(w) - 1)`; nan outside the support."""
@@ -116,35 +112,13 @@ class Weibull(ScalarFamily):
             "log_concentration": Scaled(log_concentration, taken_out),
         }
 
-    def fisher(self, tangent: Self) -> Self:
-        """The Fisher information of the class docstring times `tangent`."""
-        dist, tangent = self.widen(), tangent.widen()
-        shape = tangent.log_concentration
-        scale = multiply_by_exp(tangent.log_scale, dist.log_concentration) - _SHIFT * shape
-        return type(self)(
-            multiply_by_exp(scale, dist.log_concentration), _SPREAD * shape - _SHIFT * scale
-        )
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """`(k d_log_scale - c d_log_concentration)^2 + pi^2/6 d_log_concentration^2`."""
-        dist, tangent = self.widen(), tangent.widen()
-        scale = multiply_by_exp(tangent.log_scale, dist.log_concentration)
-        shape = tangent.log_concentration
-        return jnp.square(scale - _SHIFT * shape) + _SPREAD * jnp.square(shape)
-
-    def fisher_factor(self) -> Array:
-        """`k` above `-c` and `pi / sqrt 6`."""
-        k = jnp.exp(self.widen().log_concentration)
-        shift, spread = jnp.full_like(k, -_SHIFT), jnp.full_like(k, math.sqrt(_SPREAD))
-        return triangular_factor((k,), (shift, spread))
-
     def kl(self, other: Self) -> Array:
         """The closed form of Bauckhage (2013), as two parts that are never negative.
 
         With `r` the ratio of the shapes, `G = lgamma(1 + r)` and `s` the shift of the scales it is
         `exp(s + G) - 1 - (s + G)`, plus the Bregman divergence of `lgamma` from 1 to `r`.
         """
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         difference = q.log_concentration - p.log_concentration
         shift = multiply_by_exp(p.log_scale - q.log_scale, q.log_concentration)
         log_gamma = _log_gamma_of_one_and(jnp.exp(difference))
@@ -162,18 +136,13 @@ class Weibull(ScalarFamily):
 
     def quantile(self, probability: Array) -> Array:
         """`scale * (-ln(1 - p))^(1/k)`; `probability` broadcasts against the batch."""
-        dist = self.widen()
-        probability, log_scale, log_k = broadcast_probability(
-            probability, self.batch_shape, dist.log_scale, dist.log_concentration
-        )
-        return jnp.exp(log_scale + jnp.log(-jnp.log1p(-probability)) * jnp.exp(-log_k))
+        log_hazard = jnp.log(-jnp.log1p(-probability))
+        return jnp.exp(self.log_scale + log_hazard * jnp.exp(-self.log_concentration))
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """`scale * e^(1/k)` with a unit exponential `e`."""
-        shape = (*sample_shape, *self.batch_shape)
-        log_e = jnp.log(jax.random.exponential(key, shape, self.log_scale.dtype))
-        inverse = jnp.broadcast_to(jnp.exp(-self.log_concentration), shape)
-        return jnp.exp(jnp.broadcast_to(self.log_scale, shape) + log_e * inverse)
+        log_e = jnp.log(jax.random.exponential(key, self.batch_shape, self.log_scale.dtype))
+        return jnp.exp(self.log_scale + log_e * jnp.exp(-self.log_concentration))
 
     def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """`log_scale + ln(scale)`; a shift would leave the family."""
@@ -192,9 +161,8 @@ class Weibull(ScalarFamily):
 
     def crps(self, targets: Array) -> Array:
         """`y + mean (2^(-1/k) - 2 P(1/k, (y/scale)^k))`, its parts less 1 for large `k`."""
-        dist, targets = self.prepare(targets)
-        w, _ = dist.log_hazard(targets)
-        log_k = dist.log_concentration
+        w, _ = self.log_hazard(targets)
+        log_k = self.log_concentration
         inverse = jnp.exp(-log_k)
         log_gamma = _log_gamma_of_one_and(inverse)
         lower, upper = gamma_tails(-log_k, w + log_k)
@@ -202,7 +170,7 @@ class Weibull(ScalarFamily):
         # Each of three terms is close to 1, and what they have in common cancels.
         near = jnp.expm1(w * inverse) + jnp.expm1(log_gamma - inverse * math.log(2))
         near = near - 2 * jnp.expm1(log_gamma) + 2 * jnp.exp(log_gamma) * upper
-        return multiply_by_exp(jnp.where(log_k > 0, near, far), dist.log_scale)
+        return multiply_by_exp(jnp.where(log_k > 0, near, far), self.log_scale)
 
 
 def _log_gamma_of_one_and(x: Array) -> Array:

@@ -6,13 +6,13 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
-from fisher8_jax._internal.bisection import broadcast_probability, smallest_count
+from fisher8_jax._internal.bisection import smallest_count
 from fisher8_jax._internal.deviance import beta_deviance, exp_excess
 from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
-from fisher8_jax.families._contract import ScalarFamily, family
-from fisher8_jax.families._fisher_factor import triangular_factor
+from fisher8_jax.families._contract import family
+from fisher8_jax.families._diagonal import Entry
 from fisher8_jax.families._poisson import (
     counts,
     draw_counts,
@@ -23,10 +23,11 @@ from fisher8_jax.families._poisson import (
 )
 from fisher8_jax.families._quadrature import gauss_legendre
 from fisher8_jax.families._targets import safe_log
+from fisher8_jax.families._triangular import Rows, TriangularFamily
 
 
 @family
-class ZeroInflatedPoisson(ScalarFamily):
+class ZeroInflatedPoisson(TriangularFamily):
     """0 with probability `h = sigmoid(logit_zero)`, else a Poisson count of rate `exp(log_rate)`.
 
     With `e = exp(-rate)`, the probability of a zero `p0 = h + (1-h) e` and the chance
@@ -91,40 +92,38 @@ class ZeroInflatedPoisson(ScalarFamily):
 
         Infinite for what is not a count. No term is a constant, so `constant` changes nothing.
         """
-        dist, targets = self.prepare(targets)
         safe, is_inside = counts(targets)
-        log_some = jax.nn.log_sigmoid(-dist.logit_zero)
-        positive = poisson_nll(dist.log_rate, safe) - log_some
-        values = jnp.where(safe == 0, -_log_zero(dist), positive)
+        log_some = jax.nn.log_sigmoid(-self.logit_zero)
+        positive = poisson_nll(self.log_rate, safe) - log_some
+        values = jnp.where(safe == 0, -_log_zero(self), positive)
         return jnp.where(is_inside, values, jnp.inf)
 
-    def natural(self, cotangent: Self) -> Self:
-        """The inverse Fisher information of the class docstring times `cotangent`."""
-        dist, cotangent = self.widen(), cotangent.widen()
-        h, e, rate = jax.nn.sigmoid(dist.logit_zero), jnp.exp(-dist.rate), dist.rate
-        zero = cotangent.logit_zero / h
-        count = cotangent.log_rate
-        log_two = _log_two_or_more(dist.log_rate)
-        log_scale = -jax.nn.log_sigmoid(-dist.logit_zero) - log_two
-        own = e + h * jnp.exp(log_two)  # p0 - h rate e
-        return type(self)(
-            multiply_by_exp(own * zero + e * count, log_scale) / h,
-            multiply_by_exp(e * zero + _some_over_rate(rate) * count, log_scale),
+    def fisher_rows(self) -> Rows:
+        """The extra zeros come before what is left for the rate."""
+        h, log_some = jax.nn.sigmoid(self.logit_zero), jax.nn.log_sigmoid(-self.logit_zero)
+        positive, p0 = -jnp.expm1(-self.rate), jnp.exp(_log_zero(self))
+        one_event = jnp.exp(self.log_rate - self.rate)
+        own = lax.rsqrt(_some_over_rate(self.rate))
+        return (
+            (Entry(h * jnp.sqrt(positive / p0), 0.5 * log_some),),
+            (
+                Entry(-one_event * lax.rsqrt(p0 * positive), 0.5 * log_some),
+                Entry(own, 0.5 * (log_some + _log_two_or_more(self.log_rate))),
+            ),
         )
 
     def natural_score(self, targets: Array) -> dict[str, Scaled]:
         """The closed forms of the class docstring; nan for what is not a count."""
-        dist, targets = self.prepare(targets)
         safe, is_count = counts(targets)
-        rate, e = dist.rate, jnp.exp(-dist.rate)
-        some = jax.nn.sigmoid(-dist.logit_zero)
-        log_h, log_some = (jax.nn.log_sigmoid(x) for x in (dist.logit_zero, -dist.logit_zero))
-        log_scale = -log_some - _log_two_or_more(dist.log_rate)
+        rate, e = self.rate, jnp.exp(-self.rate)
+        some = jax.nn.sigmoid(-self.logit_zero)
+        log_h, log_some = (jax.nn.log_sigmoid(x) for x in (self.logit_zero, -self.logit_zero))
+        log_scale = -log_some - _log_two_or_more(self.log_rate)
         is_zero = safe == 0
-        h = jax.nn.sigmoid(dist.logit_zero)
+        h = jax.nn.sigmoid(self.logit_zero)
         # p0 = e + h (1 - e), and whole numbers are subtracted first.
         zero = jnp.where(is_zero, -1, -h * jnp.expm1(-rate) + e * ((1 - safe) + some * rate))
-        count = jnp.where(is_zero, 0, _count_residual(dist.log_rate, safe))
+        count = jnp.where(is_zero, 0, _count_residual(self.log_rate, safe))
         return {
             "logit_zero": Scaled(
                 jnp.where(is_count, zero, jnp.nan), jnp.where(is_zero, 0, log_scale) - log_h
@@ -132,81 +131,36 @@ class ZeroInflatedPoisson(ScalarFamily):
             "log_rate": Scaled(jnp.where(is_count, count, jnp.nan), log_scale),
         }
 
-    def fisher(self, tangent: Self) -> Self:
-        """The Fisher information of the class docstring times `tangent`."""
-        dist, tangent = self.widen(), tangent.widen()
-        h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
-        rate, e = dist.rate, jnp.exp(-dist.rate)
-        p0 = jnp.exp(_log_zero(dist))
-        zero, count = h * tangent.logit_zero, tangent.log_rate
-        mixed = -jnp.expm1(-rate) / p0 * zero - rate * e / p0 * count
-        own = rate * (1 - h * rate * e / p0) * count - rate * e / p0 * zero
-        return type(self)(h * some * mixed, some * own)
-
-    def fisher_norm_sq(self, tangent: Self) -> Array:
-        """The quadratic form of `F`, as a sum of two squares."""
-        dist, tangent = self.widen(), tangent.widen()
-        h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
-        rate, e = dist.rate, jnp.exp(-dist.rate)
-        p0 = jnp.exp(_log_zero(dist))
-        zero, count = h * tangent.logit_zero, tangent.log_rate
-        positive = -jnp.expm1(-rate)
-        mixed = positive / p0 * jnp.square(zero - e / _some_over_rate(rate) * count)
-        two = jnp.exp(_log_two_or_more(dist.log_rate))
-        return some * (mixed + two / _some_over_rate(rate) * jnp.square(count))
-
-    def fisher_factor(self) -> Array:
-        """Lower triangular: the extra zeros come before what is left for the rate."""
-        dist = self.widen()
-        h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
-        rate, positive = dist.rate, -jnp.expm1(-dist.rate)
-        log_some = jax.nn.log_sigmoid(-dist.logit_zero)
-        p0 = jnp.exp(_log_zero(dist))
-        own = jnp.exp(0.5 * (log_some + _log_two_or_more(dist.log_rate)))
-        mixed = -jnp.sqrt(some / (p0 * positive)) * rate * jnp.exp(-rate)
-        return triangular_factor(
-            (h * jnp.sqrt(some * positive / p0),), (mixed, own / jnp.sqrt(_some_over_rate(rate)))
-        )
-
     def kl(self, other: Self) -> Array:
         """The closed form: whether zero or not, then the positive counts given that.
 
         The divergence of two Bernoullis plus the chance of a positive count times that of two
         zero-truncated Poissons, both never negative.
         """
-        p, q = self.widen(), other.widen()
+        p, q = self, other
         log_zero, log_some = _log_zero(p), _log_positive(p)
         shift = (_log_positive(q) - _log_zero(q)) - (log_some - log_zero)
         return beta_deviance(log_some, log_zero, shift) + jnp.exp(log_some) * _truncated_kl(p, q)
 
     def cdf(self, targets: Array) -> Array:
         """The probability of at most `floor(targets)`."""
-        dist, targets = self.prepare(targets)
-        return _tails(dist.logit_zero, dist.log_rate, targets)[0]
+        return _tails(self.logit_zero, self.log_rate, targets)[0]
 
     def quantile(self, probability: Array) -> Array:
         """The smallest count whose cdf reaches `probability`, as a float; by bisection."""
-        dist = self.widen()
-        probability, logit, log_rate = broadcast_probability(
-            probability, self.batch_shape, dist.logit_zero, dist.log_rate
-        )
-        return smallest_count(lambda n: _tails(logit, log_rate, n), probability)
+        return smallest_count(lambda n: _tails(self.logit_zero, self.log_rate, n), probability)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+    def draw(self, key: Array) -> Array:
         """Counts as floating-point numbers of the predictions' dtype."""
-        shape = (*sample_shape, *self.batch_shape)
         zero_key, count_key = jax.random.split(key)
-        chance = jnp.broadcast_to(jax.nn.sigmoid(self.logit_zero), shape)
-        is_extra = jax.random.bernoulli(zero_key, chance, shape)
-        draws = draw_counts(count_key, jnp.broadcast_to(self.rate, shape))
-        return jnp.where(is_extra, 0, draws)
+        is_extra = jax.random.bernoulli(zero_key, jax.nn.sigmoid(self.logit_zero))
+        return jnp.where(is_extra, 0, draw_counts(count_key, self.rate))
 
     def crps(self, targets: Array) -> Array:
         """From the distances of the Poisson part to the target, to 0 and to itself."""
-        dist, targets = self.prepare(targets)
-        h, some = jax.nn.sigmoid(dist.logit_zero), jax.nn.sigmoid(-dist.logit_zero)
-        to_target, to_itself = poisson_distances(dist.log_rate, targets)
-        between = 2 * h * some * dist.rate + jnp.square(some) * to_itself
+        h, some = jax.nn.sigmoid(self.logit_zero), jax.nn.sigmoid(-self.logit_zero)
+        to_target, to_itself = poisson_distances(self.log_rate, targets)
+        between = 2 * h * some * self.rate + jnp.square(some) * to_itself
         return h * jnp.abs(targets) + some * to_target - 0.5 * between
 
 

@@ -74,15 +74,10 @@ def quantile_calibration_error(
     A non-finite prediction counts as a target below none of its quantiles, so a wholly diverged
     model scores 1/2, as much as a model whose targets lie above all its quantiles.
 
-    Args:
-        dist: see `rmse`.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
-        levels: probabilities, by default 0.05, 0.10, ..., 0.95.
+    Other arguments and the result are those of `rmse`.
 
-    Returns:
-        One value per remaining coordinate.
+    Args:
+        levels: probabilities, by default 0.05, 0.10, ..., 0.95.
 
     Example:
         >>> import jax.numpy as jnp

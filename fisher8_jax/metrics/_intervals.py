@@ -107,12 +107,7 @@ def coverage(
 
     A non-finite prediction covers nothing.
 
-    Args:
-        dist: see `rmse`.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
-        levels: see `central_interval`.
+    Arguments are those of `rmse` and `central_interval`.
 
     Returns:
         Shape of the remaining coordinates plus one last axis of levels.
@@ -139,12 +134,7 @@ def interval_score(
 ) -> Array:
     """The mean of `width + 2 / (1 - level) * distance outside`; smaller is better.
 
-    Args:
-        dist: see `rmse`.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
-        levels: see `central_interval`.
+    Arguments are those of `rmse` and `central_interval`.
 
     Returns:
         Shape of the remaining coordinates plus one last axis of levels.

@@ -78,16 +78,11 @@ def nll(
 ) -> Array:
     """The mean negative log-likelihood in nats.
 
+    Other arguments and the result are those of `rmse`.
+
     Args:
-        dist: see `rmse`.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
         constant: False leaves out what depends on nothing, for the Gaussian `ln(2 pi)/2 = 0.919`.
             Papers differ in this, so say which one is meant beside every figure.
-
-    Returns:
-        One value per remaining coordinate.
 
     Example:
         >>> import jax.numpy as jnp
@@ -134,15 +129,8 @@ def sharpness_statistic(points: Points) -> Statistic:
 def crps(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:
     """The mean continuous ranked probability score, in units of the targets; smaller is better.
 
-    Args:
-        dist: see `rmse`. Scored by its own method: a closed form where there is one, else a
-            quadrature over the quantile function.
-        targets: see `rmse`.
-        axis: see `rmse`.
-        where: see `rmse`.
-
-    Returns:
-        One value per remaining coordinate.
+    Each family is scored by its own method: a closed form where there is one, else a quadrature over
+    the quantile function. Arguments and result are those of `rmse`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -227,8 +227,8 @@ class LogNormal(Family):
     def quantile(self, probability):
         return jnp.exp(self._log().quantile(probability))
 
-    def sample(self, key, sample_shape=()):
-        return jnp.exp(self._log().sample(key, sample_shape))
+    def draw(self, key):
+        return jnp.exp(self._log().draw(key))
 
 
 GENERIC = ("unit_variance", "nll", "beta_nll", "natural_gradient", "fisher8")
