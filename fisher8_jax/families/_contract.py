@@ -28,10 +28,8 @@ have been broadcast against each other, in `draw`, `self` against the shape of t
 
 import abc
 import dataclasses
-import functools
 import itertools
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import jax
@@ -43,6 +41,7 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.checks import check_floating, check_mask, check_same_shape, check_targets
 from fisher8_jax._internal.numerics import Scaled
 from fisher8_jax._internal.trees import array_fields, register_tree
+from fisher8_jax.families._arguments import PREPARED
 from fisher8_jax.families._fisher_factor import factor_from_dense
 from fisher8_jax.families._predictive import Predictive
 from fisher8_jax.families._targets import SUPPORTS, describe_outside
@@ -221,8 +220,8 @@ class Family(Predictive):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in _PREPARED.keys() & vars(cls).keys():
-            setattr(cls, name, _PREPARED[name](vars(cls)[name]))
+        for name in PREPARED.keys() & vars(cls).keys():
+            setattr(cls, name, PREPARED[name](vars(cls)[name]))
 
     def parameters(self) -> dict[str, Array]:
         """The array fields by name, checked to be floating point."""
@@ -315,76 +314,6 @@ class Family(Predictive):
         if jnp.issubdtype(targets.dtype, jnp.floating):
             dtype = jnp.promote_types(dtype, targets.dtype)
         return wide, targets.astype(dtype)
-
-
-def _given_another(argument: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def prepared(self: Family, other: Family) -> Any:
-        _check_same_kind(self, other, argument)
-        return method(self.widen(), other.widen())
-
-    return prepared
-
-
-def _given_targets(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def prepared(self: Family, targets: Array, **kwargs: Any) -> Any:
-        return method(*self.prepare(targets), **kwargs)
-
-    return prepared
-
-
-def _given_probability(method: Callable[..., Array]) -> Callable[..., Array]:
-    @functools.wraps(method)
-    def prepared(self: Family, probability: ArrayLike) -> Array:
-        dist, event_shape = self.widen(), self.event_shape
-        probability = jnp.asarray(probability, jnp.result_type(*jax.tree.leaves(dist)))
-        shape = jnp.broadcast_shapes(probability.shape, self.batch_shape + event_shape)
-        dist = dist.broadcast_to(shape[: len(shape) - len(event_shape)])
-        return method(dist, jnp.broadcast_to(probability, shape))
-
-    return prepared
-
-
-def _widened(method: Callable[..., Array]) -> Callable[..., Array]:
-    @functools.wraps(method)
-    def prepared(self: Family) -> Array:
-        return method(self.widen())
-
-    return prepared
-
-
-# How the arguments of a method are checked and widened before it is called.
-_PREPARED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
-    "natural": functools.partial(_given_another, "cotangent"),
-    "fisher": functools.partial(_given_another, "tangent"),
-    "fisher_norm_sq": functools.partial(_given_another, "tangent"),
-    "kl": functools.partial(_given_another, "other"),
-    "nll": _given_targets,
-    "natural_score": _given_targets,
-    "cdf": _given_targets,
-    "crps": _given_targets,
-    "quantile": _given_probability,
-    "fisher_factor": _widened,
-}
-
-
-def _check_same_kind(dist: Family, other: Family, name: str) -> None:
-    """Rejects another class, and fields of other shapes than those that `dist` reads."""
-    if type(other) is not type(dist):
-        kind = type(dist).__name__
-        raise TypeError(f"`{name}` must be a {kind}, got {type(other).__name__}.")
-    fields = other.parameters()
-    # `fisher8` leaves out of `dist` what its information does not depend on.
-    read = fields if name == "other" or dist.fisher_depends_on is None else dist.fisher_depends_on
-    for field in read:
-        own, given = jnp.shape(getattr(dist, field)), fields[field].shape
-        if own != given:
-            raise ValueError(
-                f"`{name}` must have the shapes of the distribution it belongs to: `{field}` has "
-                f"shape {own} there and {given} in `{name}`. Nothing is broadcast here; expand one "
-                "of them with `jnp.broadcast_to`."
-            )
 
 
 class ScalarFamily(Family):

@@ -46,7 +46,7 @@ class TriangularFamily(ScalarFamily):
 
     def fisher_norm_sq(self, tangent: Self) -> Array:
         """The sum of the squares of `L' tangent`."""
-        return sum(map(jnp.square, self._whiten(tangent)))
+        return sum(x * x for x in self._whiten(tangent))
 
     def fisher_factor(self) -> Array:
         """`L`."""

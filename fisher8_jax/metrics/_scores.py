@@ -129,8 +129,8 @@ def sharpness_statistic(points: Points) -> Statistic:
 def crps(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:
     """The mean continuous ranked probability score, in units of the targets; smaller is better.
 
-    Each family is scored by its own method: a closed form where there is one, else a quadrature over
-    the quantile function. Arguments and result are those of `rmse`.
+    Each family is scored by its own method: a closed form where there is one, else a quadrature
+    over the quantile function. Arguments and result are those of `rmse`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """The study of gaps: splits, scores, resuming, the report."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -57,12 +59,12 @@ def test_a_cell_goes_on_where_it_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs.data, "load", lambda path: [WHOLE])
     job = Job("hgb", "yacht", "gap", 2, 0, tmp_path / "yacht.npz", tmp_path)
     jobs.run_job(job, lambda done: None)
-    jobs.run_job(job._replace(splits=3), lambda done: None)
+    jobs.run_job(dataclasses.replace(job, splits=3), lambda done: None)
     assert asked == [15, 15, 15]
     store = Store(tmp_path)
     result = store.read(job.cell, job.spec)
-    assert job._replace(splits=3).is_whole(result)
-    assert not job._replace(splits=4).is_whole(result)
+    assert dataclasses.replace(job, splits=3).is_whole(result)
+    assert not dataclasses.replace(job, splits=4).is_whole(result)
     assert len(load(store)["gap", "yacht", "hgb"]) == 3
     text = to_markdown("", [section(store)], None)
     assert "The 3 gap splits that all models have: yacht" in text

@@ -1,7 +1,10 @@
 """What the study of gaps consists of: models, sets, kinds of splits, jobs. Free of JAX."""
 
+import dataclasses
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar
+
+from benchmarks.machinery.jobs import ChosenJob
 
 # Models by the job that computes them, those that cost least first; networks share their training.
 GROUPS = {
@@ -52,8 +55,12 @@ def splits_of(dataset: str, kind: str) -> int:
     return GAPS[dataset] if kind == "gap" else RANDOM_SPLITS
 
 
-class Job(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Job(ChosenJob):
     """One group of models on the first splits of one kind of one set."""
+
+    experiment = "gaps"
+    options: ClassVar[dict[str, str]] = {"group": "models", "dataset": "datasets", "kind": "kinds"}
 
     group: str
     dataset: str
@@ -67,18 +74,6 @@ class Job(NamedTuple):
     def cell(self) -> str:
         """The name in the store."""
         return f"gaps/{self.kind}-{self.dataset}-{self.group}"
-
-    @property
-    def spec(self) -> dict[str, object]:
-        """What defines the cell."""
-        names = ("group", "dataset", "kind", "seed")
-        return {name: getattr(self, name) for name in names}
-
-    @property
-    def command(self) -> str:
-        """The shortest command that computes it."""
-        names = f"--models {self.group} --datasets {self.dataset} --kinds {self.kind}"
-        return f"python -m benchmarks gaps {names}"
 
     def is_whole(self, result: dict[str, list]) -> bool:
         """Whether a stored result has all splits."""

@@ -1,7 +1,10 @@
 """Which cells the study of leave-one-out consists of. Free of JAX."""
 
+import dataclasses
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar
+
+from benchmarks.machinery.jobs import ChosenJob
 
 REFITS = ("yacht",)
 SETS = ("yacht", "concreteslump", "servo", "autompg", "boston", "energy", "stock", "concrete")
@@ -14,8 +17,12 @@ MORE = 4
 EVERY = 6
 
 
-class Job(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Job(ChosenJob):
     """One cell."""
+
+    experiment = "leave_one_out"
+    options: ClassVar[dict[str, str]] = {"kind": "kinds", "dataset": "datasets"}
 
     kind: str
     dataset: str
@@ -27,13 +34,3 @@ class Job(NamedTuple):
     def cell(self) -> str:
         """The name in the store."""
         return f"leave_one_out/{self.kind}-{self.dataset}"
-
-    @property
-    def spec(self) -> dict[str, object]:
-        """What defines the cell."""
-        return {"kind": self.kind, "dataset": self.dataset, "seed": self.seed}
-
-    @property
-    def command(self) -> str:
-        """The shortest command that computes it."""
-        return f"python -m benchmarks leave_one_out --kinds {self.kind} --datasets {self.dataset}"

@@ -9,6 +9,7 @@ nothing, and of a second one on other rows.
 """
 
 import argparse
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def rounds(jobs: Sequence[Job]) -> list[list[Job]]:
     """The same work, one split of every cell after the other."""
     longest = max(job.splits for job in jobs)
     return [
-        [job._replace(splits=number) for job in jobs if job.splits >= number]
+        [dataclasses.replace(job, splits=number) for job in jobs if job.splits >= number]
         for number in range(1, longest + 1)
     ]
 

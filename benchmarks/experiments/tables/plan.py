@@ -1,10 +1,12 @@
 """What the comparison on tables consists of: models, sets, jobs and their cells. Free of JAX."""
 
+import dataclasses
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar
 
 from benchmarks.experiments.uci.data import DATASETS as UCI
 from benchmarks.experiments.uci.plan import SPLITS as UCI_SPLITS
+from benchmarks.machinery.jobs import ChosenJob
 
 # The models, by the names of their cells; those that cost least first.
 MODELS = {
@@ -57,8 +59,12 @@ CHOSEN_ON = (
 )  # fmt: skip
 
 
-class Job(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Job(ChosenJob):
     """One model on the first splits of one set."""
+
+    experiment = "tables"
+    options: ClassVar[dict[str, str]] = {"model": "models", "dataset": "datasets"}
 
     model: str
     dataset: str
@@ -72,25 +78,17 @@ class Job(NamedTuple):
         """The name in the store."""
         return f"tables/{self.dataset}-{self.model}"
 
-    @property
-    def spec(self) -> dict[str, object]:
-        """What defines the cell."""
-        return {"model": self.model, "dataset": self.dataset, "seed": self.seed}
-
-    @property
-    def command(self) -> str:
-        """The shortest command that computes it."""
-        seed = "" if self.seed == 0 else f" --seed {self.seed}"
-        names = f"--models {self.model} --datasets {self.dataset}"
-        return f"python -m benchmarks tables {names}{seed}"
-
     def is_whole(self, result: dict[str, list]) -> bool:
         """Whether a stored result has all splits."""
         return len(result["rmse"]) >= self.splits
 
 
-class TimesJob(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class TimesJob(ChosenJob):
     """The processor time of two fits of one model on one set, the first with compilation."""
+
+    experiment = "tables --times"
+    options = Job.options
 
     model: str
     dataset: str
@@ -102,14 +100,3 @@ class TimesJob(NamedTuple):
     def cell(self) -> str:
         """The name in the store."""
         return f"tables-times/{self.dataset}-{self.model}"
-
-    @property
-    def spec(self) -> dict[str, object]:
-        """What defines the cell."""
-        return {"model": self.model, "dataset": self.dataset, "seed": self.seed}
-
-    @property
-    def command(self) -> str:
-        """The shortest command that computes it."""
-        names = f"--models {self.model} --datasets {self.dataset}"
-        return f"python -m benchmarks tables --times {names}"
