@@ -63,7 +63,8 @@ class Network(nnx.Module):
 # step by how far it moves the predictions. For that it needs to see them, hence ``predict``.
 
 STEPS, BATCH = 400, 128
-graph, params = nnx.split(Network(nnx.Rngs(0)), nnx.Param)
+# `rest` is everything that is not trained: dropout's random state, running statistics.
+graph, params, rest = nnx.split(Network(nnx.Rngs(0)), nnx.Param, ...)
 optimizer = fisher8_optimizer(STEPS)
 
 
@@ -73,7 +74,7 @@ def step(carry, key):
     x, y = train_x[rows], train_y[rows]
 
     def predict(params):
-        return nnx.merge(graph, params)(x)
+        return nnx.merge(graph, params, rest)(x)
 
     loss, gradients = jax.value_and_grad(lambda p: fisher8_nll(predict(p), y).mean())(params)
     updates, state = optimizer.update(gradients, state, params, predict=predict)
@@ -83,7 +84,7 @@ def step(carry, key):
 keys = jax.random.split(jax.random.key(2), STEPS)
 start = (params, optimizer.init(params))
 (params, _), losses = jax.jit(lambda carry: jax.lax.scan(step, carry, keys))(start)
-network = nnx.merge(graph, params)
+network = nnx.merge(graph, params, rest)
 
 # %%
 # How good is it?
