@@ -46,7 +46,7 @@ def small_dense(rng: np.random.Generator) -> Case:
 
 def large_dense(rng: np.random.Generator) -> Case:
     layers = dense(rng, 64, 1024, 1024, 1024, 2)
-    return Case("MLP 3x1024, batch 256", apply_dense, layers, _draw(rng, 256, 64), 2)
+    return Case("MLP 3x1024, batch 256", apply_dense, layers, _draw(rng, 256, 64), 8)
 
 
 def convolutional(rng: np.random.Generator) -> Case:

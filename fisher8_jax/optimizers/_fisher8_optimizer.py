@@ -69,6 +69,7 @@ def fisher8_optimizer(
     momentum: float | Array = 0.9,
     second_moment: float | Array | None = 0.99,
     exact: bool = False,
+    measure_every: int | Array | None = None,
     axis_name: AxisName | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Nesterov's Adam whose steps have a KL radius that falls to 0 over the budget.
@@ -96,6 +97,7 @@ def fisher8_optimizer(
         second_moment: the decay of a running mean of squared gradients, by whose root every
             parameter's momentum is divided before the radius, as in Adam; None for none.
         exact: see `scale_by_kl_radius`.
+        measure_every: see `scale_by_kl_radius`; 8 makes a step much cheaper.
         axis_name: see `scale_by_kl_radius`.
 
     Returns:
@@ -128,6 +130,7 @@ def fisher8_optimizer(
         falling_radius(default_max_kl(num_steps) if max_kl is None else max_kl, num_steps),
         max_change=max_change,
         exact=exact,
+        measure_every=measure_every,
         axis_name=axis_name,
     )
     return descend(

@@ -31,8 +31,14 @@ from fisher8_jax.optimizers._measure import (
     mean_per_element,
     push_forward,
 )
+from fisher8_jax.optimizers._measured_steps import (
+    MeasuredLength,
+    as_schedule,
+    measure_every_few_steps,
+)
 from fisher8_jax.optimizers._radius_checks import (
     check_measure,
+    check_measure_every,
     check_mode,
     check_precision,
     check_prediction,
@@ -58,6 +64,8 @@ class KLRadiusState(NamedTuple):
         change: the largest relative change of a parameter array by the last step, or None.
         wanted_change: what the KL radius alone would have changed, or None. If it stays far above
             `change`, the predictions hardly answer to the parameters: a collapse is near.
+        measured: what the steps until the next measurement rely on, or None where every step is
+            measured. In those steps the divergence and the changes are what it predicts.
 
     Example:
         >>> import jax.numpy as jnp, optax
@@ -78,6 +86,7 @@ class KLRadiusState(NamedTuple):
     typical_size: Array | None = None
     change: Array | None = None
     wanted_change: Array | None = None
+    measured: MeasuredLength | None = None
 
 
 def scale_by_kl_radius(
@@ -88,6 +97,7 @@ def scale_by_kl_radius(
     exact: bool = False,
     max_backtracks: int = 10,
     measure: Literal["derivative", "difference"] = "derivative",
+    measure_every: int | Array | None = None,
     axis_name: AxisName | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Scales an update so that the predictions of the batch move by a KL divergence of `max_kl`.
@@ -130,6 +140,9 @@ def scale_by_kl_radius(
             forward pass; 'difference' compares two forward passes, of which the compiler shares one
             with the gradient. Its error is below about one percent, it needs parameters of at least
             float32, and `predict` may contain functions without a forward-mode derivative.
+        measure_every: how many steps rely on one measurement; None measures each. As many at the
+            start are measured, too. The others are scaled by their length alone: cheaper, but they
+            move by `max_kl` only as far as batches and directions are alike. Not with `exact`.
         axis_name: the mapped axis (or axes) that the batch is split over under `jax.vmap`,
             `jax.pmap` or `jax.shard_map`. Not needed under `jax.jit` with sharded arrays.
 
@@ -159,6 +172,7 @@ def scale_by_kl_radius(
     check_measure(measure)
     by_difference = measure == "difference"
     check_positive("max_backtracks", max_backtracks)
+    check_measure_every(measure_every, exact=exact)
 
     def init(params: optax.Params) -> KLRadiusState:
         # An array of its own for each field: a donated state must not hold one buffer twice.
@@ -205,13 +219,13 @@ def scale_by_kl_radius(
             size = movement.size
             half_norm = 0.5 * movement.dist.fisher_norm_sq(movement.direction)
             unit_kl = mean_per_element(half_norm, elements)
-        radius = jnp.asarray(max_kl(state.count) if callable(max_kl) else max_kl, unit_kl.dtype)
+        radius = jnp.asarray(as_schedule(max_kl)(state.count), unit_kl.dtype)
         scale = _scale(size, unit_kl, radius, mode)
         wanted, unit_change = scale, None
         if max_change is not None:
             assert state.typical_size is not None
             unit_change = relative_change(updates, params, state.typical_size)
-            bound = max_change(state.count) if callable(max_change) else max_change
+            bound = as_schedule(max_change)(state.count)
             scale = _shorten_to(scale, unit_change, jnp.asarray(bound, unit_change.dtype))
         exact_kl = None
         if exact:
@@ -232,7 +246,13 @@ def scale_by_kl_radius(
             state = _note_changes(state, usable, unit_change, scale, wanted)
         return scaled, state
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    radius = optax.GradientTransformationExtraArgs(init, update)
+    if measure_every is None:
+        return radius
+    bound = None if max_change is None else as_schedule(max_change)
+    return measure_every_few_steps(
+        radius, measure_every, as_schedule(max_kl), bound, is_cap=mode == "cap"
+    )
 
 
 def _scale(size: Array, unit_kl: Array, radius: Array, mode: str) -> Array:

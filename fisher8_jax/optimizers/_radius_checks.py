@@ -47,6 +47,18 @@ def check_measure(measure: str) -> None:
         raise ValueError(f"`measure` must be 'derivative' or 'difference', got {measure!r}.")
 
 
+def check_measure_every(measure_every: object, *, exact: bool) -> None:
+    """Rejects what is no number of steps, and `exact`, which measures every step."""
+    if measure_every is None:
+        return
+    check_steps("measure_every", measure_every)
+    if exact:
+        raise ValueError(
+            "`exact=True` measures every step, and `measure_every` leaves measurements out. Give "
+            "one of the two."
+        )
+
+
 def check_precision(params: optax.Params) -> None:
     """Rejects parameters that are too coarse for a finite difference."""
     narrow = {str(leaf.dtype) for leaf in jax.tree.leaves(params) if leaf.dtype.itemsize < 4}

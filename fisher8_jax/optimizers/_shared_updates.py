@@ -51,5 +51,6 @@ def _shrink(update: Array) -> Array:
         return update
     wide = at_least_float32(jnp.asarray(update))
     for axis, length in enumerate(wide.shape):
-        wide = wide - (1 - length**-0.5) * jnp.mean(wide, axis=axis, keepdims=True)
+        if length > 1:
+            wide = wide - (1 - length**-0.5) * jnp.mean(wide, axis=axis, keepdims=True)
     return wide.astype(update.dtype)
