@@ -24,7 +24,7 @@ from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.curvature import LeafRows
 from fisher8_jax.families import Family
 from fisher8_jax.posterior._network import Network
-from fisher8_jax.posterior._triangular import inverse_from, inverse_root
+from fisher8_jax.posterior._triangular import inverse_from, inverse_root, invert
 
 Rows = tuple[LeafRows, ...]
 
@@ -69,6 +69,13 @@ class Dual:
         """The effective number of parameters of each group, `tr(A^-1 K) / precision`."""
         traces = self.grams.reshape(len(self.grams), -1) @ inverse_from(factor).reshape(-1)
         return traces * jnp.exp(-log_precision)
+
+    def effective_on_host(self, log_precision: np.ndarray) -> np.ndarray:
+        """`effective`, summed over stacked systems if there are any, by NumPy."""
+        grams = self.grams.reshape(-1, *self.grams.shape[-3:])
+        weights = np.exp(-log_precision)
+        inverse = invert(np.tensordot(grams, weights, (1, 0)) + np.eye(self.size))
+        return weights * np.einsum("bgij,bij->g", grams, inverse)
 
     def blocks(self, places: np.ndarray) -> "Dual":
         """Independent systems of some rows each, `places[block, row]`, stacked."""

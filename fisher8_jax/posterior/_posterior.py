@@ -188,12 +188,18 @@ class Posterior:
 
     def _outputs_of(self, inputs: ArrayTree) -> tuple[Family, Array]:
         with arithmetic(self.report.dtype, self, inputs):
-            state, inputs = self.state, self._cast(inputs)
+            inputs = self._cast(inputs)
             _check_has_rows(inputs)
             system = self.system
+            network, upper, log_precision = self.network, self.factor.T, self.log_precision
             if not is_traced(self, inputs):  # once, not for every chunk
-                system, state = system.to_predict(), jax.device_put(state)
-            found = in_chunks(lambda x: _covariance(system, state, x), inputs, self.report.chunk)
+                upper = np.ascontiguousarray(upper)
+                system, (network, upper) = system.to_predict(), jax.device_put((network, upper))
+            found = in_chunks(
+                lambda x: _covariance(system, network, upper, log_precision, x),
+                inputs,
+                self.report.chunk,
+            )
             return self._give(found)
 
     def _draw(self, key: Array, samples: int) -> list[Array]:
@@ -222,10 +228,12 @@ def _check_has_rows(inputs: ArrayTree) -> None:
 
 
 @jax.jit
-def _covariance(system: Any, state: Any, inputs: ArrayTree) -> tuple[Family, Array]:
-    network, factor, log_precision = state
+def _covariance(
+    system: Any, network: Network, upper: Array, log_precision: Array, inputs: ArrayTree
+) -> tuple[Family, Array]:
+    """Given the transposed factor, which lies in memory as LAPACK wants the factor."""
     dist, features = system.features(network, inputs)
-    return dist, system.covariance(factor, log_precision, features)
+    return dist, system.covariance(upper.T, log_precision, features)
 
 
 @jax.jit

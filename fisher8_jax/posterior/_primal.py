@@ -17,7 +17,7 @@ from fisher8_jax._internal.batching import cholesky, solve_lower
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Family
 from fisher8_jax.posterior._network import Network
-from fisher8_jax.posterior._triangular import inverse_root
+from fisher8_jax.posterior._triangular import inverse_root, invert
 
 
 @register_tree
@@ -59,6 +59,13 @@ class Primal:
         """The effective number of parameters of each group, `sum of 1 - (S^-1)_jj`."""
         known = 1 - jnp.sum(jnp.square(inverse_root(factor)), 0)
         return jnp.zeros_like(log_precision).at[self._of_entry()].add(known)
+
+    def effective_on_host(self, log_precision: np.ndarray) -> np.ndarray:
+        """`effective` by NumPy."""
+        of_entry = self._of_entry()
+        root = np.exp(-0.5 * log_precision)[of_entry]
+        inverse = invert(root[:, None] * self.curvature * root + np.eye(self.size))
+        return np.bincount(of_entry, 1 - np.diagonal(inverse), len(log_precision))
 
     def features(self, network: Network, inputs: ArrayTree) -> tuple[Family, Array]:
         """Predictions, and what `covariance` wants to know of the inputs."""
