@@ -218,3 +218,21 @@ def test_rounds_on_blocks_end_near_the_maximum_of_the_evidence():
     exact = fit_posterior(predict_one, params, x, y, tune="evidence", form="dual")
     gradient = exact.evidence.gradient / np.maximum(exact.evidence.effective, 1)
     assert np.abs(gradient).max() < 0.1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_move_to_the_optimum_within_a_radius(form):
+    """One Newton step solves a linear network; the prior is around the parameters."""
+    x, y, noise, design, new, new_design, prior, covariance, _ = regression()
+    start = draw(7, 4)
+    params = {"slope": start[1:], "offset": start[0]}
+    fitted = fit_posterior(known_noise, params, x, y, prior=Prior(PRECISION), tune=False, form=form)
+    step = covariance @ design.T @ ((y - design @ start) / noise)
+    divergence = np.mean((design @ step) ** 2 / noise) / 2
+    far = fitted.predict(new, max_kl=2 * divergence)
+    assert worst(far.mean, new_design @ (start + step)) < 1e-9
+    near = fitted.predict(new, max_kl=divergence / 4)
+    assert worst(near.mean, new_design @ (start + step / 2)) < 1e-9
+    assert worst(near.epistemic, fitted.predict(new).epistemic) < 1e-12
+    with pytest.raises(ValueError, match="`max_kl` must be"):
+        fitted.predict(new, max_kl=0.0)
