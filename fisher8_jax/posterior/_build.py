@@ -39,7 +39,7 @@ Data = tuple[Network, ArrayTree, Array]
 
 def build(form: str, data: Data, groups: Groups, chunk: int) -> tuple[Dual | Primal, float]:
     """The system of a form, and the summed NLL of the rows."""
-    chunk = 4 * chunk  # fewer and larger ones than in predictions, which want the cache
+    chunk = 16 * chunk  # fewer and larger ones than in predictions, which want the cache
     if form in ("primal", "last_layer"):
         return build_primal(*data, groups, chunk)
     seen = rowwise(*data, chunk)

@@ -16,7 +16,7 @@ from fisher8_jax.posterior._report import FORMS
 _OPERATIONS = 5e12
 
 # Rows at a time: enough for fast products, few enough for the cache.
-_CHUNK = 512
+_CHUNK = 128
 
 
 class Sizes(NamedTuple):

@@ -24,7 +24,8 @@ from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.curvature import LeafRows
 from fisher8_jax.families import Family
 from fisher8_jax.posterior._network import Network
-from fisher8_jax.posterior._triangular import inverse_from, inverse_root
+from fisher8_jax.posterior._outputs import Outputs
+from fisher8_jax.posterior._triangular import inverse_from, inverse_root, invert
 
 Rows = tuple[LeafRows, ...]
 
@@ -69,6 +70,13 @@ class Dual:
         """The effective number of parameters of each group, `tr(A^-1 K) / precision`."""
         traces = self.grams.reshape(len(self.grams), -1) @ inverse_from(factor).reshape(-1)
         return traces * jnp.exp(-log_precision)
+
+    def effective_on_host(self, log_precision: np.ndarray) -> np.ndarray:
+        """`effective`, summed over stacked systems if there are any, by NumPy."""
+        grams = self.grams.reshape(-1, *self.grams.shape[-3:])
+        weights = np.exp(-log_precision)
+        inverse = invert(np.tensordot(grams, weights, (1, 0)) + np.eye(self.size))
+        return weights * np.einsum("bgij,bij->g", grams, inverse)
 
     def blocks(self, places: np.ndarray) -> "Dual":
         """Independent systems of some rows each, `places[block, row]`, stacked."""
@@ -121,9 +129,27 @@ class Dual:
         ]
         seen = jnp.einsum("iab,ia->ib", self.root, network.push(step, inputs))
         noisy = seen + jax.random.normal(noise_key, seen.shape, seen.dtype)
-        solved = by_row(solve_cholesky(factor, by_output(noisy)[:, None]), len(noisy))
-        pulled = network.pull(jnp.einsum("iab,ib->ia", self.root, solved), inputs)
+        pulled = self._pull(factor, network, inputs, noisy)
         return [t - s**2 * p for t, s, p in zip(step, scales, pulled, strict=True)]
+
+    def newton_step(
+        self,
+        factor: Array,
+        log_precision: Array,
+        network: Network,
+        inputs: ArrayTree,
+        seen: Outputs,
+    ) -> list[Array]:
+        """`- (R' R + D)^-1 gradient` of the uncertain leaves, the gradient that of the NLL."""
+        pulled = self._pull(factor, network, inputs, seen.score)
+        return [-w * p for w, p in zip(self._weights(log_precision), pulled, strict=True)]
+
+    def _pull(
+        self, factor: Array, network: Network, inputs: ArrayTree, white: Array
+    ) -> list[Array]:
+        """`R' A^-1` times one whitened vector for each row."""
+        solved = by_row(solve_cholesky(factor, by_output(white)[:, None]), len(white))
+        return network.pull(jnp.einsum("iab,ib->ia", self.root, solved), inputs)
 
     def _weights(self, log_precision: Array) -> list[Array]:
         return [jnp.exp(-log_precision[group]) for group in self.of_leaf]

@@ -13,11 +13,12 @@ import numpy as np
 from chex import ArrayTree
 from jax import Array
 
-from fisher8_jax._internal.batching import cholesky, solve_lower
+from fisher8_jax._internal.batching import cholesky, solve_cholesky, solve_lower
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.families import Family
 from fisher8_jax.posterior._network import Network
-from fisher8_jax.posterior._triangular import inverse_root
+from fisher8_jax.posterior._outputs import Outputs
+from fisher8_jax.posterior._triangular import inverse_root, invert
 
 
 @register_tree
@@ -60,6 +61,13 @@ class Primal:
         known = 1 - jnp.sum(jnp.square(inverse_root(factor)), 0)
         return jnp.zeros_like(log_precision).at[self._of_entry()].add(known)
 
+    def effective_on_host(self, log_precision: np.ndarray) -> np.ndarray:
+        """`effective` by NumPy."""
+        of_entry = self._of_entry()
+        root = np.exp(-0.5 * log_precision)[of_entry]
+        inverse = invert(root[:, None] * self.curvature * root + np.eye(self.size))
+        return np.bincount(of_entry, 1 - np.diagonal(inverse), len(log_precision))
+
     def features(self, network: Network, inputs: ArrayTree) -> tuple[Family, Array]:
         """Predictions, and what `covariance` wants to know of the inputs."""
         return network.dense_rows(inputs)
@@ -82,8 +90,24 @@ class Primal:
         """A step of the uncertain leaves from the posterior."""
         noise = jax.random.normal(key, (self.size, 1), factor.dtype)
         step = solve_lower(factor, noise, transpose=True)[:, 0] * self._scales(log_precision)
-        parts = jnp.split(step, np.cumsum(self.sizes)[:-1])
-        leaves = network.uncertain()
+        return self._split(step, network)
+
+    def newton_step(
+        self,
+        factor: Array,
+        log_precision: Array,
+        network: Network,
+        inputs: ArrayTree,
+        seen: Outputs,
+    ) -> list[Array]:
+        """`- (R' R + D)^-1 gradient` of the uncertain leaves, the gradient that of the NLL."""
+        scales = self._scales(log_precision)
+        pulled = network.pull(seen.gradient, inputs)
+        flat = scales * jnp.concatenate([leaf.reshape(-1) for leaf in pulled])
+        return self._split(-scales * solve_cholesky(factor, flat[:, None])[:, 0], network)
+
+    def _split(self, flat: Array, network: Network) -> list[Array]:
+        parts, leaves = jnp.split(flat, np.cumsum(self.sizes)[:-1]), network.uncertain()
         return [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
 
     def _half(self, factor: Array, log_precision: Array, rows: Array) -> Array:

@@ -197,3 +197,42 @@ def test_tuning_ends_at_the_maximum_of_the_evidence():
     ratio = number / fitted.effective_parameters["all"]
     assert abs(raised.precision["all"] / fitted.precision["all"] / ratio**0.5 - 1) < 0.03
     assert abs(values[1] - fitted.log_evidence) < 1e-8
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_effective_numbers_on_the_host_are_those_of_the_compiled_program(form):
+    predict_one, params, x, y = mlp_problem(rows=16)
+    fitted = fit_posterior(predict_one, params, x, y, tune=False, form=form)
+    shifted = np.asarray(fitted.log_precision) + np.linspace(-1, 2, len(fitted.log_precision))
+    expected = fitted.system.effective(fitted.system.factorize(shifted), shifted)
+    assert worst(fitted.system.effective_on_host(shifted), expected) < 1e-9
+    if form == "dual":
+        blocks = fitted.system.blocks(np.arange(len(y)).reshape(2, -1))
+        halves = [fitted.system.blocks(np.array([half])) for half in np.split(np.arange(len(y)), 2)]
+        found = sum(half.effective_on_host(shifted) for half in halves)
+        assert worst(blocks.effective_on_host(shifted), found) < 1e-12
+
+
+def test_rounds_on_blocks_end_near_the_maximum_of_the_evidence():
+    predict_one, params, x, y = mlp_problem(rows=300)
+    exact = fit_posterior(predict_one, params, x, y, tune="evidence", form="dual")
+    gradient = exact.evidence.gradient / np.maximum(exact.evidence.effective, 1)
+    assert np.abs(gradient).max() < 0.1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_move_to_the_optimum_within_a_radius(form):
+    """One Newton step solves a linear network; the prior is around the parameters."""
+    x, y, noise, design, new, new_design, prior, covariance, _ = regression()
+    start = draw(7, 4)
+    params = {"slope": start[1:], "offset": start[0]}
+    fitted = fit_posterior(known_noise, params, x, y, prior=Prior(PRECISION), tune=False, form=form)
+    step = covariance @ design.T @ ((y - design @ start) / noise)
+    divergence = np.mean((design @ step) ** 2 / noise) / 2
+    far = fitted.predict(new, max_kl=2 * divergence)
+    assert worst(far.mean, new_design @ (start + step)) < 1e-9
+    near = fitted.predict(new, max_kl=divergence / 4)
+    assert worst(near.mean, new_design @ (start + step / 2)) < 1e-9
+    assert worst(near.epistemic, fitted.predict(new).epistemic) < 1e-12
+    with pytest.raises(ValueError, match="`max_kl` must be"):
+        fitted.predict(new, max_kl=0.0)

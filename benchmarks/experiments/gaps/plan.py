@@ -14,6 +14,7 @@ GROUPS = {
         "one_posterior": "one, posterior",
         "five_posterior": "five, posteriors",
     },
+    "moved": {"moved": "one, posterior, moved"},
     "evidence": {"evidence": "training by evidence"},
     "estimator": {"estimator": "Fisher8Regressor"},
     "deep_ensemble": {"deep_ensemble": "deep ensemble"},

@@ -1,7 +1,7 @@
 """Leave-one-out in closed form, beside a refit for every row and beside cross-validation.
 
 `refits`: a network of the study of gaps is trained by evidence and brought nearer to the maximum of
-its posterior; then every sixth row is left out in turn and Levenberg-Marquardt steps go on.
+its posterior; then every row is left out in turn and Levenberg-Marquardt steps go on.
 `folds`: the mean NLL of all rows without themselves, beside ten folds of the same training.
 """
 

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from benchmarks.experiments.gaps import networks
 from benchmarks.experiments.gaps.networks import Rows, predict_one
-from benchmarks.experiments.leave_one_out.plan import EVERY, FOLDS, MORE, POLISH, Job
+from benchmarks.experiments.leave_one_out.plan import FOLDS, MORE, POLISH, Job
 from benchmarks.experiments.leave_one_out.refits import Fit, minimize, precisions
 from benchmarks.experiments.tables import data
 from benchmarks.experiments.uci.data import Split
@@ -74,16 +74,15 @@ def refit(rows: Rows, seed: int) -> dict[str, object]:
         params = jax.tree.map(np.asarray, ravel_pytree(fit.params)[1](vector))
         control, gain = minimize(fit, vector, ones, MORE)
         before, outputs = (np.asarray(fit.outputs(v)) for v in (vector, control))
-        some = np.arange(0, len(ones), EVERY)
-        moved = np.empty((len(some), 2))
-        for place, row in enumerate(some):
+        moved = np.empty((len(ones), 2))
+        for row in range(len(ones)):
             counts = np.where(np.arange(len(ones)) == row, 0.0, 1.0)
             found, _ = minimize(fit, vector, counts, MORE)
-            moved[place] = np.asarray(fit.outputs(found))[row] - outputs[row]
+            moved[row] = np.asarray(fit.outputs(found))[row] - outputs[row]
         closed = leave_one_out(_posterior(rows, params, prior)).outputs
-        shift = (np.asarray(closed.to_vector()) - before)[some]
+        shift = np.asarray(closed.to_vector()) - before
     return {
-        "rows": len(some),
+        "rows": len(ones),
         "gain_of_last_step": float(gain),
         "correlation": {k: float(np.corrcoef(a, b)[0, 1]) for k, a, b in _both(shift, moved)},
         "slope": {k: float(a @ b / (a @ a)) for k, a, b in _both(shift, moved)},

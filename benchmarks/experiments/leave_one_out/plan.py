@@ -11,10 +11,8 @@ SETS = ("yacht", "concreteslump", "servo", "autompg", "boston", "energy", "stock
 FOLDS = 10
 
 # Levenberg-Marquardt steps towards the maximum of the posterior, and from there without a row.
-POLISH = 40
+POLISH = 200
 MORE = 4
-# Every so many rows one is left out.
-EVERY = 6
 
 
 @dataclasses.dataclass(frozen=True)
