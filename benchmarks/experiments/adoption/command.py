@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def make_jobs(args: argparse.Namespace) -> list[Job]:
-    """One job for each program, problem and method; environments are made where a cell is missing."""
+    """One job for each program, problem and method; environments where a cell is missing."""
     known = tuple(problem for program in PROGRAMS.values() for problem in program.problems)
     problems = check_names("problems", args.problems, known)
     methods = check_names("methods", args.methods, tuple(METHODS))

@@ -15,6 +15,7 @@ import optax
 
 from benchmarks.experiments.adoption.plan import LOOKS
 from fisher8_jax import (
+    Gaussian,
     fisher8_nll,
     fisher8_optimizer,
     network_gradient,
@@ -27,8 +28,15 @@ Loss = Callable[..., jax.Array]
 
 def loss_of(method: str, axis: int | tuple[int, ...] = 0) -> Loss | None:
     """The loss that replaces the program's; None where its own stays."""
+    fisher8 = functools.partial(fisher8_nll, axis=axis)
     losses: dict[str, Loss | None] = {"nll": None, "beta_nll": beta_nll}
-    return losses.get(method, functools.partial(fisher8_nll, axis=axis))
+    losses["fisher8_tenth"] = lambda dist, targets: fisher8(weaker(dist), targets)
+    return losses.get(method, fisher8)
+
+
+def weaker(dist: Gaussian, factor: float = 0.1) -> Gaussian:
+    """`dist` whose log-variance pulls by `factor` on the layers before it."""
+    return Gaussian(dist.mean, optax.scale_gradient(dist.log_variance, factor))
 
 
 def adam(rate: float | None, optimizer: Callable = optax.adam, **options: Any) -> Any:

@@ -12,6 +12,7 @@ METHODS = {
     "nll": ("NLL, as it is", True),
     "beta_nll": ("beta-NLL 0.5", True),
     "fisher8": ("Fisher8, their optimiser", True),
+    "fisher8_tenth": ("the same, log-variance by 0.1", True),
     "radius": ("Fisher8, KL radius", False),
     "network": ("parameter-space natural gradient", False),
 }

@@ -38,9 +38,9 @@ def section(store: Store) -> Section | None:
 
 _WORDS = (
     "Every program in an environment of its own, trained as it is and with its loss replaced. "
-    "Learning rate and evaluation with the best validation NLL, for all methods alike; test scores, "
-    "mean over seeds (smallest to largest). The last two methods have no learning rate and replace "
-    "the program's loop."
+    "Learning rate and evaluation with the best validation NLL, for all methods alike; test "
+    "scores, mean over seeds (smallest to largest). The last two methods have no learning rate and "
+    "replace the program's loop."
 )
 
 

@@ -1,4 +1,4 @@
-"""rl-blox: the `gaussian_nll` inside its `gaussian_ensemble_loss`; members have norms of their own."""
+"""rl-blox: the `gaussian_nll` of its `gaussian_ensemble_loss`; each member has its own norms."""
 
 import jax
 from rl_blox.blox import probabilistic_ensemble

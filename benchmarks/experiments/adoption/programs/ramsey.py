@@ -80,7 +80,7 @@ def make_model(seed: int) -> NP:
 
 
 def curves() -> list[tuple[jax.Array, jax.Array]]:
-    """Inputs and values of training, validation and test curves; its sampler draws a kernel a call."""
+    """Inputs and values of training, validation and test curves; a call draws one kernel."""
     parts: list[list[Any]] = [[], [], []]
     for kernel in range(KERNELS):
         drawn = sample_from_gaussian_process(
