@@ -64,6 +64,8 @@ BENCHMARKS = {
         "costs.estimator_speed",
     ),
     "recipes": _experiment("recipes", "One new line in three kinds of other code."),
+    "adoption": _experiment("adoption", "One changed line in programs of other authors."),
+    "norm_ratio": _experiment("norm_ratio", "The norm of the log-variance beside the mean's."),
     "overhead": Benchmark(
         "costs.overhead", "Cost of Fisher8 in a compiled training step.", "costs.overhead"
     ),

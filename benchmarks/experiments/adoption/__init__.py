@@ -1,0 +1,1 @@
+"""One changed line in programs of other authors, with and without it."""

@@ -1,0 +1,1 @@
+"""What is changed in each program: one file a program, so that its lines can be counted."""

@@ -1,0 +1,122 @@
+"""What the adoption study consists of: programs, problems, methods, jobs. Free of JAX."""
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[2]
+
+# Every method, and whether it has learning rates to choose from.
+METHODS = {
+    "nll": ("NLL, as it is", True),
+    "beta_nll": ("beta-NLL 0.5", True),
+    "fisher8": ("Fisher8, their optimiser", True),
+    "fisher8_tenth": ("the same, log-variance by 0.1", True),
+    "radius": ("Fisher8, KL radius", False),
+    "network": ("parameter-space natural gradient", False),
+}
+LOOKS = 10
+
+
+class Program(NamedTuple):
+    """A program of other authors: what is installed, and how it is trained here."""
+
+    package: str
+    label: str
+    problems: tuple[str, ...]
+    steps: int
+    network_steps: int  # of the natural gradient, whose steps cost more
+    rates: tuple[float, ...] = (0.001, 0.003, 0.01)
+    seeds: int = 5
+    pins: tuple[str, ...] = ()
+    """Older versions that it needs, where its own metadata do not say so."""
+
+
+PROGRAMS = {
+    "bde": Program(
+        "sklearn-contrib-bde",
+        "deep ensemble of a Bayesian one",
+        ("airfoil", "bike", "concrete"),
+        steps=200,
+        network_steps=200,
+        rates=(0.003, 0.01, 0.03),
+    ),
+    "rl_blox": Program(
+        "rl-blox",
+        "ensemble of dynamics models",
+        ("pendulum",),
+        steps=30 * 43,
+        network_steps=200,
+        seeds=3,
+    ),
+    "ramsey": Program(
+        "ramsey",
+        "conditional neural process",
+        ("gaussian_process",),
+        steps=1500,
+        network_steps=200,
+        rates=(0.001, 0.003, 0.01),
+        seeds=3,
+        pins=("flax<0.12", "jax<0.8"),
+    ),
+    "flowjax": Program(
+        "flowjax",
+        "conditional density of one affine layer",
+        ("energy", "wine"),
+        steps=500,
+        network_steps=200,
+        rates=(0.002, 0.005, 0.02),
+        seeds=3,
+    ),
+}
+
+
+def requirements(program: Program) -> list[str]:
+    """What is installed from the package registry: the program first, its own pins decide."""
+    return [program.package, *program.pins, "flax", "chex", "optax"]
+
+
+def changed_lines(name: str) -> int:
+    """The lines of code in the file of a change: no docstring, comment or blank line."""
+    path = FOLDER / "changes" / f"{name}.py"
+    lines: set[int] = set()
+    for node in ast.parse(path.read_text()).body:
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not is_docstring:
+            assert node.end_lineno is not None
+            lines.update(range(node.lineno, node.end_lineno + 1))
+    code = path.read_text().splitlines()
+    texts = (code[number - 1].strip() for number in lines)
+    return sum(bool(text) and not text.startswith("#") for text in texts)
+
+
+class Job(NamedTuple):
+    """One program on one problem by one method: all rates, all seeds."""
+
+    program: str
+    problem: str
+    method: str
+    steps: int
+    seeds: int
+    python: Path
+    data: Path | None
+    results: Path
+
+    @property
+    def cell(self) -> str:
+        """The name in the store."""
+        return f"adoption/{self.program}-{self.problem}-{self.method}"
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What defines the cell."""
+        names = ("program", "problem", "method", "steps", "seeds")
+        rates = PROGRAMS[self.program].rates if METHODS[self.method][1] else (None,)
+        return {**{name: getattr(self, name) for name in names}, "rates": list(rates)}
+
+    @property
+    def command(self) -> str:
+        """The shortest command that computes it."""
+        names = f"--programs {self.program} --problems {self.problem} --methods {self.method}"
+        return f"python -m benchmarks adoption {names}"

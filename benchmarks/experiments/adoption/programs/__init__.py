@@ -1,0 +1,1 @@
+"""How each program is trained and evaluated, in an environment of its own."""
