@@ -223,7 +223,7 @@ def test_rounds_on_blocks_end_near_the_maximum_of_the_evidence():
 @pytest.mark.parametrize("form", FORMS)
 def test_outputs_move_to_the_optimum_within_a_radius(form):
     """One Newton step solves a linear network; the prior is around the parameters."""
-    x, y, noise, design, new, new_design, prior, covariance, _ = regression()
+    x, y, noise, design, new, new_design, _, covariance, _ = regression()
     start = draw(7, 4)
     params = {"slope": start[1:], "offset": start[0]}
     fitted = fit_posterior(known_noise, params, x, y, prior=Prior(PRECISION), tune=False, form=form)
