@@ -42,8 +42,8 @@ def turned_digits(seed):
     digits = load_digits()
     angles = np.random.default_rng(seed).uniform(-1, 1, len(digits.images))
     pairs = zip(digits.images, 45 * angles, strict=True)
-    turned = [rotate(image, angle, reshape=False, order=1) for image, angle in pairs]
-    images, turned = (np.array(x, np.float32) / 16 for x in (digits.images, turned))
+    turned = np.array([rotate(image, angle, reshape=False, order=1) for image, angle in pairs])
+    images, turned = (x.astype(np.float32) / 16 for x in (digits.images, turned))
     return images, digits.target, turned, angles.astype(np.float32)
 
 
@@ -71,10 +71,10 @@ def adapt(model):
     model.dense = nnx.LoRA(4 * 4 * 32, RANK, WIDTH, base_module=model.dense, rngs=rngs)
     model.head = nnx.Linear(WIDTH, 2, rngs=rngs)
     is_trained = nnx.Any(nnx.LoRAParam, nnx.PathContains("head"))
-    graph, adapter, frozen = nnx.split(model, is_trained, ...)
+    graph, adapter, *frozen = nnx.split(model, is_trained, ...)
 
     def predict(adapter, images):
-        outputs = nnx.merge(graph, adapter, frozen)(images)
+        outputs = nnx.merge(graph, adapter, *frozen)(images)
         return Gaussian(outputs[..., 0], outputs[..., 1])
 
     return adapter, predict
@@ -94,11 +94,14 @@ def fine_tune(method, adapter, predict, images, angles, steps=150, rate=0.01):
         x, y = images[rows], angles[rows]
         if method == "natural":  # one example at a time; frozen weights are no parameters of it
             natural = network_gradient(predict, adapter, x, y)
-            gradient, extra = natural.gradient, {"step_kl": natural.step_kl}
+            updates, state = optimizer.update(
+                natural.gradient, state, adapter, step_kl=natural.step_kl
+            )
         else:
             gradient = jax.grad(lambda a: fisher8_nll(predict(a, x), y).mean())(adapter)
-            extra = {"predict": lambda a: predict(a, x)}
-        updates, state = optimizer.update(gradient, state, adapter, **extra)
+            updates, state = optimizer.update(
+                gradient, state, adapter, predict=lambda a: predict(a, x)
+            )
         return (optax.apply_updates(adapter, updates), state), None
 
     rows = np.random.default_rng(1).integers(0, len(images), (steps, BATCH))

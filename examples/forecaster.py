@@ -55,11 +55,11 @@ def main(corrected=True, learning_rate=0.01, steps=300, seed=0):
     """Trains the forecaster and returns NLL and CRPS of new series."""
     values, clock = make_series(0, 256)
     model = Forecaster(nnx.Rngs(seed))
-    graph, params, rest = nnx.split(model, nnx.Param, ...)
+    graph, params, *rest = nnx.split(model, nnx.Param, ...)
     optimizer = optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
 
     def predict(params, values, clock):
-        return nnx.merge(graph, params, rest)(values[:, :-1], clock[:, 1:])
+        return nnx.merge(graph, params, *rest)(values[:, :-1], clock[:, 1:])
 
     def loss(params, rows):
         targets = values[rows][:, 1:]

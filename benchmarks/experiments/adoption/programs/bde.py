@@ -1,6 +1,7 @@
 """sklearn-contrib-bde: the deep-ensemble stage on the three tables that it ships."""
 
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,7 +33,8 @@ class Recorder(EarlyStoppingCallback):
 
     def __init__(self, epochs: list[int]):
         super().__init__(patience=epochs[-1] + 1, min_delta=0.0)
-        self.epochs, self.snapshots = epochs, []
+        self.epochs = epochs
+        self.snapshots: list[Any] = []
 
     def update(self, state, epoch, params_de, val_lvals_de):
         if epoch + 1 in self.epochs:
@@ -120,7 +122,7 @@ class Adopted:
 
 def read_table(name: str) -> np.ndarray:
     """Rows of one of its tables, the target last; of the long one a part."""
-    folder = resources.files("bde") / "data"
+    folder = Path(str(resources.files("bde"))) / "data"
     if name == "airfoil":
         return np.loadtxt(folder / "airfoil.csv", delimiter=",", skiprows=1)
     if name == "concrete":
@@ -136,10 +138,10 @@ def split(table: np.ndarray, seed: int) -> dict[str, Any]:
     order = np.random.default_rng(seed).permutation(len(table))
     tests = len(table) // 5
     rest = table[order[tests:]]
-    scaled = (table - rest.mean(0)) / np.where(rest.std(0) == 0, 1, rest.std(0))
-    scaled = jnp.asarray(scaled, jnp.float32)
-    test, rest = scaled[order[:tests]], scaled[order[tests:]]
-    x, y = rest[:, :-1], rest[:, -1:]
+    std = np.where(rest.std(0) == 0, 1, rest.std(0))
+    scaled = jnp.asarray((table - rest.mean(0)) / std, jnp.float32)
+    test, kept = scaled[order[:tests]], scaled[order[tests:]]
+    x, y = kept[:, :-1], kept[:, -1:]
     train_x, held_x, train_y, held_y = FnnTrainer.split_train_val(x, y, val_size=HELD_OUT)
     return {
         "all": (x, y),

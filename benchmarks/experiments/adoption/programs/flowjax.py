@@ -1,5 +1,6 @@
 """flowjax: the conditional density of a target, a flow of one affine layer."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,15 @@ class Adopted:
 
     def _own_loop(self, rate: float | None, seed: int, data: Any) -> list[Any]:
         """`fit_to_data` without early stopping; a thousandth row is held out because it must be."""
-        step, snapshots = theirs.step, []
+        step, count = theirs.step, itertools.count(1)
+        snapshots: list[Any] = []
 
         def recorded(*args, **kwargs):
             answer = step(*args, **kwargs)
-            recorded.count += 1
-            if recorded.count in self.looks:
+            if next(count) in self.looks:
                 snapshots.append(answer[0])
             return answer
 
-        recorded.count = 0
         theirs.step = recorded
         try:
             theirs.fit_to_data(
@@ -78,6 +78,7 @@ class Adopted:
         return change.predict(paramax.unwrap(equinox.combine(params, self.static[0])), x)
 
     def _loss(self, params, x, y):
+        assert self.loss is not None  # only Fisher8 is trained by the loop of ours
         return self.loss(params, self.static[0], y, x)
 
     def _draw(self, key, data):

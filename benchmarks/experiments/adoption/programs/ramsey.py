@@ -30,7 +30,7 @@ class Adopted:
         if loss is not None:
             change.apply(loss)
         self.parts = curves()
-        self.graph, _, self.rest = nnx.split(make_model(0), nnx.Param, ...)
+        self.graph, _, *self.rest = nnx.split(make_model(0), nnx.Param, ...)
         network = Network(self._predict_one, self._loss, self._draw)
         self.loop = Loop(network, job["method"], job["steps"])
         self.evaluate = jax.jit(self._evaluate)
@@ -41,7 +41,7 @@ class Adopted:
         return scores(self.evaluate, self.loop.train(params, self.parts[0], seed, rate))
 
     def _predict(self, params, inputs):
-        normal = nnx.merge(self.graph, params, self.rest)(*inputs)
+        normal = nnx.merge(self.graph, params, *self.rest)(*inputs)
         return Gaussian.from_std(normal.mean, normal.scale)
 
     def _predict_one(self, params, inputs):
@@ -49,7 +49,7 @@ class Adopted:
         return Gaussian(dist.mean[0], dist.log_variance[0])
 
     def _loss(self, params, inputs, targets):
-        return nnx.merge(self.graph, params, self.rest).loss(*inputs, targets)
+        return nnx.merge(self.graph, params, *self.rest).loss(*inputs, targets)
 
     def _draw(self, key, data):
         key_curves, key_points = jax.random.split(key)
@@ -79,7 +79,7 @@ def make_model(seed: int) -> NP:
     )
 
 
-def curves() -> list[tuple[jax.Array, jax.Array]]:
+def curves() -> list[tuple[jax.Array, ...]]:
     """Inputs and values of training, validation and test curves; a call draws one kernel."""
     parts: list[list[Any]] = [[], [], []]
     for kernel in range(KERNELS):

@@ -1,5 +1,6 @@
 """rl-blox: the probabilistic ensemble of PETS on transitions of a pendulum."""
 
+import itertools
 from typing import Any
 
 import gymnasium
@@ -52,17 +53,17 @@ class Adopted:
         optimizer = nnx.Optimizer(model, adamw, wrt=nnx.Param)
         x, y = flat(self.parts[0])
         per_epoch = int(TRAIN_SIZE * len(x)) // BATCH
-        epochs, snapshots, train_epoch = self.job["steps"] // per_epoch, [], theirs.train_epoch
+        epochs, train_epoch = self.job["steps"] // per_epoch, theirs.train_epoch
+        snapshots: list[Any] = []
+        count = itertools.count(1)
         wanted = {round(step / per_epoch) for step in self.looks}
 
         def recorded(model, *args):
             value = train_epoch(model, *args)
-            recorded.epoch += 1
-            if recorded.epoch in wanted:
+            if next(count) in wanted:
                 snapshots.append(jax.tree.map(jnp.array, nnx.split(model)[1]))
             return value
 
-        recorded.epoch = 0
         theirs.train_epoch = recorded
         try:
             key = jax.random.key(seed)
