@@ -329,7 +329,7 @@ class Cauchy(Family):
     def _unused(self, *_, **__):
         raise NotImplementedError
 
-    nll = natural = fisher = kl = quantile = sample = _unused
+    nll = natural = fisher = kl = quantile = draw = _unused
 
 
 def test_a_family_without_moments_is_judged_by_its_pit():

@@ -274,7 +274,7 @@ class Plane(Family):
     def kl(self, other):
         return 0.5 * jnp.sum((self.mean - other.mean) ** 2, -1)
 
-    nll = natural = cdf = quantile = sample = None
+    nll = natural = cdf = quantile = draw = None
 
 
 def test_a_family_whose_field_has_an_axis_of_its_own():
