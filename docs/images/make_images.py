@@ -29,6 +29,10 @@ PART = re.compile(
 PAGES = ("getting_started.md", "plots.md")
 # Pictures that the report draws, by their names there.
 FROM_REPORT = {
+    "adoption_bde.png": "adoption_bde",
+    "adoption_flowjax.png": "adoption_flowjax",
+    "adoption_ramsey.png": "adoption_ramsey",
+    "adoption_rl_blox.png": "adoption_rl_blox",
     "comparison.png": "comparison",
     "gaps.png": "gaps",
     "network_cost.png": "network_cost",

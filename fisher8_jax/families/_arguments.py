@@ -13,18 +13,18 @@ from jax import Array
 from jax.typing import ArrayLike
 
 
-def _given_another(argument: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _given_another(argument: str, method: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(method)
-    def prepared(self: Any, other: Any) -> Any:
+    def prepared(self: Any, other: Any) -> object:
         _check_same_kind(self, other, argument)
         return method(self.widen(), other.widen())
 
     return prepared
 
 
-def _given_targets(method: Callable[..., Any]) -> Callable[..., Any]:
+def _given_targets(method: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(method)
-    def prepared(self: Any, targets: Array, **kwargs: Any) -> Any:
+    def prepared(self: Any, targets: Array, **kwargs: object) -> object:
         return method(*self.prepare(targets), **kwargs)
 
     return prepared
@@ -51,7 +51,7 @@ def _widened(method: Callable[..., Array]) -> Callable[..., Array]:
 
 
 # How the arguments of a method are checked and widened before it is called.
-PREPARED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+PREPARED: dict[str, Callable[[Callable[..., Any]], Callable[..., object]]] = {
     "natural": functools.partial(_given_another, "cotangent"),
     "fisher": functools.partial(_given_another, "tangent"),
     "fisher_norm_sq": functools.partial(_given_another, "tangent"),

@@ -63,7 +63,7 @@ def measure_every_few_steps(
         is_cap: whether the mode of the radius is 'cap'.
     """
 
-    def init(params: optax.Params) -> Any:
+    def init(params: optax.Params) -> optax.OptState:
         state = radius.init(params)
         change = None if max_change is None else jnp.zeros((), jnp.float32)
         return state._replace(measured=MeasuredLength(jnp.zeros((), jnp.float32), change))
@@ -88,8 +88,8 @@ def measure_every_few_steps(
         return state._replace(count=optax.safe_increment(state.count), skipped=skipped, **new)
 
     def update(
-        updates: optax.Updates, state: Any, params: optax.Params | None = None, **extra_args: Any
-    ) -> tuple[optax.Updates, Any]:
+        updates: optax.Updates, state: Any, params: optax.Params | None = None, **extra_args: object
+    ) -> tuple[optax.Updates, optax.OptState]:
         if extra_args.get("step_kl") is not None:
             return radius.update(updates, state, params, **extra_args)
         length = _length(updates)
