@@ -27,7 +27,8 @@ class Forecaster(nnx.Module):
         is_seen = jnp.isfinite(values)
         filled = jnp.where(is_seen, values, 0.0)  # nan must not enter, not even times zero
         inputs = jnp.stack([filled, is_seen.astype(filled.dtype), clock], axis=-1)
-        outputs = self.head(self.rnn(inputs))
+        start = jnp.zeros((len(values), WIDTH))  # given, so that no random key is asked for one
+        outputs = self.head(self.rnn(inputs, initial_carry=start))
         return Gaussian(outputs[..., 0], outputs[..., 1])
 
 
