@@ -39,6 +39,7 @@ FROM_REPORT = {
     "network_sinusoid.png": "curvature-sinusoid-linear",
     "network_time.png": "curvature-time-long",
     "radius_learning_rate.png": "radius_learning_rate",
+    "rotated_digits_features.png": "rotated-digits-features",
     "sinusoid.png": "sinusoid-best-constant",
     "sinusoid_linear.png": "sinusoid-best-linear",
     "tables.png": "tables",

@@ -13,6 +13,7 @@ from scipy import stats
 
 from benchmarks.__main__ import main
 from benchmarks.experiments.rotated_mnist import command as rotated_mnist
+from benchmarks.experiments.rotated_mnist import curves as rotated_mnist_curves
 from benchmarks.experiments.rotated_mnist import jobs as rotated_mnist_jobs
 from benchmarks.experiments.rotated_mnist import report as rotated_mnist_report
 from benchmarks.experiments.rotated_mnist.data import (
@@ -23,10 +24,11 @@ from benchmarks.experiments.rotated_mnist.data import (
 )
 from benchmarks.experiments.rotated_mnist.networks import MomentumSgd, make_setup, representation
 from benchmarks.experiments.rotated_mnist.plan import PRESETS, PRIOR_GRID, SETTINGS, Job
-from benchmarks.machinery.document import to_markdown
+from benchmarks.machinery.document import Figure, to_markdown
 from benchmarks.machinery.rows import shuffled_epoch
+from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
-from fisher8_jax import Gaussian, plots
+from fisher8_jax import Gaussian, network_gradient, network_optimizer, plots
 
 pytestmark = pytest.mark.usefixtures("float32")
 
@@ -79,8 +81,6 @@ def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_
         schedules = [rotated_mnist_jobs.epoch_schedule(job, rows, epoch) for epoch in range(2)]
     finally:
         rotated_mnist_jobs.BATCH = batch
-    from benchmarks.machinery.seeds import generator
-
     params = setup.network.init(generator("rotated_mnist", 1, "init"), 64)
 
     def objective(params, inputs, targets):
@@ -250,6 +250,50 @@ def test_long_trainings_record_feature_accuracy_on_the_way(small_problem, tmp_pa
     assert last != result["feature_accuracy"]  # that one learns from all rows
 
 
+def test_the_untrained_network_is_looked_at_once(small_problem, tmp_path, monkeypatch):
+    monkeypatch.setattr(rotated_mnist_jobs, "CURVE_ROWS", 200)
+    monkeypatch.setattr(rotated_mnist_jobs, "load_problem", lambda *names: small_problem)
+    job = make_job(tmp_path, method="untrained", epochs=0)
+    rotated_mnist_jobs.run_job(job, lambda amount: None)
+    result = Store(tmp_path / "results").read(job.cell, job.spec)
+    history = result["history"]
+    assert (history["epoch"], history["loss"]) == ([0], [])
+    assert history["scores"] == [[result["rmse"], result["nll"], result["ece"]]]
+    assert 10 < history["features"][0] < result["feature_accuracy"]
+
+
+def test_the_network_recipe_is_the_libraries_default(small_problem, tmp_path):
+    """Its steps are those of `network_gradient` and `network_optimizer`, partial batch masked."""
+    job = make_job(tmp_path, method="network_recipe", learning_rate=1.0, epochs=1)
+    setup = make_setup("network_recipe", prior=0.0, rows=300, epochs=1)
+    assert rotated_mnist_jobs.BATCH == 512  # one batch of 300 rows, filled up
+    state, history = rotated_mnist_jobs.fit(
+        job, setup, small_problem, None, tmp_path / "c", lambda amount: None
+    )
+    params = jax.tree.map(
+        jnp.asarray, setup.network.init(generator("rotated_mnist", 1, "init"), 64)
+    )
+
+    def predict_one(params, x):
+        return Gaussian(*setup.network.forward(params, None, x)[0])
+
+    order = rotated_mnist_jobs.epoch_schedule(job, 300, 0).rows[0, 0, :300]
+    inputs, targets = small_problem.train.inputs[order], small_problem.train_targets[order]
+    optimizer = network_optimizer(1, average=None)
+    found = jax.jit(
+        lambda p: network_gradient(
+            predict_one, p, jnp.asarray(inputs), jnp.asarray(targets), damping=0.3
+        )
+    )(params)
+    updates, _ = optimizer.update(
+        found.gradient, optimizer.init(params), params, step_kl=found.step_kl
+    )
+    expected = optax.apply_updates(params, updates)
+    for ours, leaf in zip(jax.tree.leaves(state.params), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours[0], leaf, atol=2e-4)
+    assert np.isfinite(history.scores).all()
+
+
 def test_prior_is_chosen_by_the_held_out_part(small_problem, tmp_path, monkeypatch):
     job = make_job(tmp_path, method="beta_nll", prior=None)
     losses = dict(
@@ -366,7 +410,7 @@ def stored_cell(store, tmp_path, rmse, **fields):
 def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
     store = Store(tmp_path)
     assert rotated_mnist_report.section(store) is None
-    assert rotated_mnist_report.figure(store) is None
+    assert rotated_mnist_curves.figure(store) is None
     for seed, rmse in ((1, 14.0), (2, 16.0)):
         stored_cell(store, tmp_path, rmse, seed=seed)
     stored_cell(store, tmp_path, 20.0, regime="dependent")
@@ -397,4 +441,32 @@ def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
     assert "3, 1 diverged" in text
     assert "Noise that depends on the digit" in text
     with plots.style():  # as the report draws it
-        assert len(rotated_mnist_report.figure(store).axes) == 4
+        assert len(rotated_mnist_curves.figure(store).axes) == 4
+
+
+def test_the_picture_of_features_has_a_panel_for_each_regime_and_length(tmp_path):
+    store = Store(tmp_path)
+    stored_cell(store, tmp_path, 14.0)
+    assert rotated_mnist_curves.trained_with_features(store) == []
+    assert not any("features" in block.name for block in pictures(store))
+    for regime, epochs in (("dependent", 100), ("independent", 500), ("independent", 100)):
+        job = make_job(tmp_path, images="mnist", regime=regime, epochs=epochs)
+        result = {"rmse": 14.0, "nll": 4.2, "ece": 0.1, "feature_accuracy": 81.0}
+        looks = {"epoch": [epochs // 2, epochs], "scores": [[14.0, 4.2, 0.1]] * 2}
+        history = {"loss": [1.0] * epochs, **looks, "features": [70.0, None]}
+        store.write(job.cell, spec=job.spec, result={**result, "history": history}, provenance={})
+    job = make_job(tmp_path, images="mnist", method="untrained", epochs=0)
+    looks = {"epoch": [0], "scores": [[51.0, 5.3, 0.1]], "features": [72.0]}
+    store.write(job.cell, spec=job.spec, result={**result, "history": looks}, provenance={})
+    with plots.style():
+        axes = rotated_mnist_curves.features_figure(store).axes
+    titles = [axis.get_title() for axis in axes]
+    lengths = [title.rpartition(", ")[2] for title in titles]
+    assert lengths == ["100 epochs", "500 epochs", "100 epochs"]
+    assert [line.get_ydata()[0] for line in axes[0].lines] == [70.0, 72.0]
+    assert [len(axis.lines) for axis in axes] == [2, 2, 1]  # untrained with equal noise alone
+    assert any("features" in block.name for block in pictures(store))
+
+
+def pictures(store):
+    return [b for b in rotated_mnist_report.section(store).blocks if isinstance(b, Figure)]

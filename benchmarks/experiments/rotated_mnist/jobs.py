@@ -127,6 +127,7 @@ def fit(
     state = start(setup.task, stack_members([init]), None, runs, datasets)
     history = _empty_history(job.epochs)
     if job.epochs == 0:
+        _look(job, setup, state, problem, history, 0)
         return state, history
     spec = {**job.spec, "rows": len(inputs)}
     with resumed(folder, spec, (state, history)) as ((state, history), done, save):
@@ -139,13 +140,20 @@ def fit(
             history.loss[epoch] = np.mean(losses)
             report(1)
             if epoch + 1 in history.epoch:
-                params = jax.tree.map(lambda leaf: leaf[0], state.params)
-                index = int(np.flatnonzero(history.epoch == epoch + 1)[0])
-                history.scores[index] = evaluate(job, setup, params, problem)
-                if history.features is not None:
-                    history.features[index] = probe(job.method, params, problem, rows=CURVE_ROWS)
+                _look(job, setup, state, problem, history, epoch + 1)
             save((state, history), epoch + 1)
     return state, history
+
+
+def _look(
+    job: Job, setup: Setup, state: TrainState, problem: Problem, history: History, epoch: int
+) -> None:
+    """Writes down how the network is after so many epochs."""
+    params = jax.tree.map(lambda leaf: leaf[0], state.params)
+    index = int(np.flatnonzero(history.epoch == epoch)[0])
+    history.scores[index] = evaluate(job, setup, params, problem)
+    if history.features is not None:
+        history.features[index] = probe(job.method, params, problem, rows=CURVE_ROWS)
 
 
 def draw_run(job: Job) -> Run:
@@ -220,12 +228,12 @@ def _represent(method, params, inputs):
 
 
 def _empty_history(epochs: int) -> History:
+    """Twenty looks at a training, one at the untrained network."""
     every = max(1, epochs // EVALUATIONS)
     points = np.unique(np.append(np.arange(every, epochs + 1, every), epochs))
-    points = points[points > 0]
     return History(
         loss=np.full(epochs, np.nan),
         epoch=points.astype(np.int32),
         scores=np.full((len(points), 3), np.nan),
-        features=np.full(len(points), np.nan) if epochs >= CURVE_EPOCHS else None,
+        features=np.full(len(points), np.nan) if epochs == 0 or epochs >= CURVE_EPOCHS else None,
     )

@@ -1,6 +1,7 @@
 """Networks, heads and optimisers of the rotated-digit table, and what its probe looks at."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,10 @@ from benchmarks.experiments.rotated_mnist.plan import BATCH, HYPERPARAMETERS, SE
 from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.losses.collier import with_noise
 from benchmarks.machinery.networks import Mlp, Params, affine
+from benchmarks.machinery.step import Task
 from benchmarks.machinery.training import Setup
 from fisher8_jax import Gaussian, fisher8_optimizer
+from fisher8_jax.training import Method, NetworkNaturalGradient
 
 MOMENTUM = 0.9
 NATURAL_CLIP = 10.0
@@ -56,13 +59,40 @@ class Ready:
         return fisher8_optimizer(self.steps)
 
 
+@dataclasses.dataclass(frozen=True)
+class NetworkSetup(Setup):
+    """The parameter-space natural gradient with its default optimizer, which needs no rate.
+
+    Args:
+        steps: of the whole training.
+    """
+
+    steps: int = 1
+
+    @property
+    def task(self) -> Task:
+        """For the loop; the same object for equal setups."""
+        return _network_task(self)
+
+
+@functools.lru_cache
+def _network_task(setup: NetworkSetup) -> Task:
+    def method(learning_rate: Array, rate_factor: Array) -> Method:
+        return Method(NetworkNaturalGradient())
+
+    return Task(setup.predict, method, num_steps=lambda rate: setup.steps)
+
+
 def make_setup(method: str, *, prior: float, rows: int, epochs: int = 1) -> Setup:
     """Network, method and optimiser of a row of the table."""
     row = SETTINGS[method].method
     hidden = (500, 500) if method == "faithful" else (500, 500, 500)
     network = Mlp(hidden=hidden, activation=jax.nn.relu, outputs=HEADS[row.head].outputs)
+    steps = max(1, epochs * math.ceil(rows / BATCH))
     if method == "fisher8_recipe":
-        return Setup(network, row, Ready(max(1, epochs * math.ceil(rows / BATCH))))
+        return Setup(network, row, Ready(steps))
+    if method == "network_recipe":
+        return NetworkSetup(network, row, optax.identity, steps)
     if method == "nll_adam":
         return Setup(network, row, optax.adam)
     optimizer = MomentumSgd(

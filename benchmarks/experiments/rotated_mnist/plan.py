@@ -94,6 +94,10 @@ SETTINGS = {
     # No setting at all: `fisher8_optimizer(steps)`, and Adam as most people would start it.
     "fisher8_recipe": Setting(_fisher8("Fisher8, default optimizer"), 1.0),
     "nll_adam": Setting(_LINEAR["nll"].override(label="NLL, Adam"), 1e-3, "cosine"),
+    # No setting either: `Method(NetworkNaturalGradient())`.
+    "network_recipe": Setting(
+        _LINEAR["nll"].override(label="Parameter-space natural gradient"), 1.0
+    ),
     "untrained": Setting(_fisher8("Untrained network"), 0.0),
 }
 
