@@ -103,6 +103,27 @@ def test_gradients_of_sharded_parameters_lie_where_these_lie(problem):
     assert relative_error(gradient, reference) < 1e-4
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("solver", ["auto", Blocks(4), ConjugateGradients(tolerance=1e-5)])
+def test_parameters_split_over_one_axis_and_rows_over_another(problem, kind, solver):
+    """Tensor and data parallelism together give the step of one device."""
+    params, x, y, _ = problem
+    step = jax.jit(functools.partial(network_gradient, predict, damping=DAMPING, solver=solver))
+    alone = step(params, x, y)
+    devices = jax.make_mesh((4, 2), ("data", "model"), axis_types=(kind, kind))
+
+    def spec(leaf):
+        return PartitionSpec("model") if leaf.shape[0] == 16 else PartitionSpec(None, "model")
+
+    placed = {k: jax.device_put(v, NamedSharding(devices, spec(v))) for k, v in params.items()}
+    rows = NamedSharding(devices, PartitionSpec("data"))
+    split = step(placed, *jax.device_put((x, y), rows))
+    assert relative_error(split.gradient, ravel_pytree(alone.gradient)[0]) < 1e-4
+    assert np.allclose(split.value, alone.value, rtol=1e-5)
+    for name, leaf in placed.items():
+        assert split.gradient[name].sharding.is_equivalent_to(leaf.sharding, leaf.ndim)
+
+
 def split(local, **options):
     everywhere, rows = PartitionSpec(), PartitionSpec("data")
     return jax.jit(
