@@ -9,13 +9,7 @@ import jax.numpy as jnp
 from chex import ArrayTree, Numeric
 from jax import Array, lax
 
-from fisher8_jax._fisher8 import (
-    NaturalCotangent,
-    Rule,
-    apply_rule,
-    value_and_natural,
-    vary_over,
-)
+from fisher8_jax._fisher8 import NaturalCotangent, value_and_natural, vary_over
 from fisher8_jax._internal.numerics import AxisName, materialize
 from fisher8_jax._internal.sharding import place_like, with_auto_axes
 from fisher8_jax.curvature._cost import Choice, check_solver
@@ -98,8 +92,7 @@ def network_gradient(
         axis_name: the mapped axis (or axes) that the batch is split over. Value and gradient are
             those of the whole batch, equal on all devices.
         solver: see `network_curvature`.
-        state: momentum and second moments, see `GradientState`; hand the result's `state` to the
-            next call.
+        state: momentum, see `GradientState`; hand the result's `state` to the next call.
 
     Example:
         >>> import jax.numpy as jnp
@@ -141,16 +134,13 @@ def _network_gradient(
 ) -> NetworkGradient:
     params, inputs, targets, damping, mask, state = batch
     problem = pose(predict_one, params, inputs, damping=damping, mask=mask, axis_name=axis_name)
-    given = GradientState() if state is None else GradientState.check(state, params)
-    given = jax.tree.map(lax.stop_gradient, given)
+    initial = moved = None
+    if state is not None:
+        state = jax.tree.map(lax.stop_gradient, GradientState.check(state, params))
+        initial = state.initial_step()
+        moved = problem.movement(vary_over(axis_name, initial))
     value, natural = _value_and_natural(problem, loss, targets)
-    scale, moments = None, given.second_moments
-    if moments is not None:
-        moments = moments.add(_fisher8_gradient(problem, natural, params))
-        scale = moments.damping_scale()
-    problem, rows, curvature = curve(problem, params, solver, scale)
-    initial = given.initial_step()
-    moved = None if initial is None else problem.movement(vary_over(axis_name, initial))
+    rows, curvature = curve(problem, solver)
     solution = curvature.solve(_vectors(problem, natural), moved)
     outputs = solution.whitened
     leaves = pull_back(problem, outputs, rows) if rows else problem.pull(outputs)
@@ -158,12 +148,12 @@ def _network_gradient(
     if axis_name is not None:
         total = lax.psum(total, axis_name)
     value, leaves, slope, step_kl = total
-    gradient = curvature.divide(jax.tree.unflatten(jax.tree.structure(params), leaves))
+    gradient = jax.tree.unflatten(jax.tree.structure(params), leaves)
     if initial is not None:
         gradient = jax.tree.map(jnp.add, gradient, initial)
     if step_kl is None and not problem.whitening.is_weighted:
         slope, step_kl = _movement(problem, natural, gradient)
-    new = None if state is None else given._replace(second_moments=moments).remember(gradient)
+    new = None if state is None else state.remember(gradient)
     return NetworkGradient(value, gradient, slope, step_kl, solution.residual, curvature, new)
 
 
@@ -193,14 +183,3 @@ def _vectors(problem: Problem, natural: NaturalCotangent) -> Array:
     """A natural cotangent as one vector an element, `batch_shape + (p,)`."""
     plain = {name: materialize(x) for name, x in natural.items()}
     return dataclasses.replace(problem.dist, **plain).to_vector()
-
-
-def _fisher8_gradient(problem: Problem, natural: NaturalCotangent, params: ArrayTree) -> ArrayTree:
-    """The parameters' gradient behind `fisher8`, whose cotangents have unit norm."""
-    rule = Rule((0,), problem.axis_name, normalize=True, gradients_averaged=False)
-    unit = apply_rule(rule, problem.dist, natural)
-    vectors = problem.dist.natural(unit).widen().to_vector()
-    leaves = pull_back(problem, outputs_first(problem.whitening.whiten_natural(vectors)), {})
-    if problem.axis_name is not None:
-        leaves = lax.psum(leaves, problem.axis_name)
-    return jax.tree.unflatten(jax.tree.structure(params), leaves)

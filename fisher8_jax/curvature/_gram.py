@@ -1,10 +1,9 @@
 """From the deltas of a batch to the Gram matrix of its outputs, and to the parameters' gradient.
 
 The deltas are the derivatives of all whitened outputs with respect to the results of all uses. The
-Gram matrix `K = J J'` is a sum over leaves, each in the cheapest form. With a scale `D` of the
-damping it is `J D^-1 J'`. Blocks are indexed `K[c, i, e, j]`: outputs `c` of the examples `i` at
-hand against outputs `e` of all examples `j`, which are more if the batch is split over a mapped
-axis.
+Gram matrix `K = J J'` is a sum over leaves, each in the cheapest form. Blocks are indexed
+`K[c, i, e, j]`: outputs `c` of the examples `i` at hand against outputs `e` of all examples `j`,
+which are more if the batch is split over a mapped axis.
 
 A backward pass from any combination of outputs would compute the same combination of deltas, so a
 sum replaces it; what remains is the derivative of every single use. Where the rows of a leaf are
@@ -20,9 +19,7 @@ from jax import Array, lax
 
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax._internal.trees import append_axes
-from fisher8_jax.curvature._leaf_forms import Outer
 from fisher8_jax.curvature._problem import Problem
-from fisher8_jax.curvature._state import FactoredScale, Scale, full_scale
 from fisher8_jax.curvature._trace import TracedNetwork, parametric_operands
 from fisher8_jax.curvature._walk import evaluate
 
@@ -98,8 +95,6 @@ def leaf_rows(problem: Problem) -> Rows:
     found = {leaf: _outer_rows(problem, leaf) for leaf in plan.of_form("pairs", "outer")}
     chosen = plan.of_form("rows")
     for leaf, row in zip(chosen, _jacobian_rows(problem, chosen), strict=True):
-        if problem.scale is not None:
-            row = row * lax.rsqrt(full_scale(problem.scale[leaf]))[None, None]
         found[leaf] = _multiplied_out(row)
     return found
 
@@ -112,13 +107,8 @@ def _outer_rows(problem: Problem, leaf: int) -> LeafRows:
             outer = plan.outers[index]
             data = operands[index][outer.data]
             assert data is not None
-            activation = at_least_float32(outer.activation(data))
-            delta = at_least_float32(jax.vmap(outer.delta)(deltas[index][0]))
-            if problem.scale is not None:
-                inner_root, outer_root = _roots(outer, problem.scale[leaf])
-                activation, delta = activation * inner_root, delta * outer_root
-            activations.append(activation)
-            cotangents.append(delta)
+            activations.append(at_least_float32(outer.activation(data)))
+            cotangents.append(at_least_float32(jax.vmap(outer.delta)(deltas[index][0])))
     activation, delta = _join(activations, 1), _join(cotangents, 2)
     if plan.leaves[leaf].form == "outer":
         return _multiplied_out(jnp.einsum("itp,cito->cipo", activation, delta, precision=_EXACT))
@@ -127,20 +117,6 @@ def _outer_rows(problem: Problem, leaf: int) -> LeafRows:
 
 def _multiplied_out(rows: Array) -> LeafRows:
     return LeafRows(None, rows.reshape(*rows.shape[:2], -1))
-
-
-def _roots(outer: Outer, scale: Scale) -> tuple[Array, Array]:
-    """`D^-1/2` as factors of activations and of deltas."""
-    assert isinstance(scale, FactoredScale)
-    assert outer.inner_axes is not None
-    row, column = lax.rsqrt(scale.row), lax.rsqrt(scale.column)
-    if outer.outer_axes == (row.ndim,):
-        return _flat(row, outer.inner_axes), column[None, None, None]
-    return column[None, None], _flat(row, outer.outer_axes)[None]
-
-
-def _flat(row: Array, axes: tuple[int, ...]) -> Array:
-    return jnp.transpose(row, axes).reshape(1, 1, -1)
 
 
 def _pairs(left: tuple[Array, Array], right: tuple[Array, Array]) -> Array:
@@ -260,13 +236,10 @@ def pull_back(problem: Problem, outputs: Array, rows: Rows) -> list[Array]:
 
 
 def _like_leaf(problem: Problem, leaf: int, entries: Array) -> Array:
-    """A combination of rows in the shape of their leaf, its scale undone."""
+    """A combination of rows in the shape of their leaf."""
     like, axes = problem.leaves[leaf], problem.plan.axes_of_entries(leaf)
     array = entries.reshape([like.shape[axis] for axis in axes])
-    array = jnp.transpose(array, [axes.index(axis) for axis in range(like.ndim)])
-    if problem.scale is not None:
-        array = array * jnp.sqrt(full_scale(problem.scale[leaf]))
-    return array.astype(like.dtype)
+    return jnp.transpose(array, [axes.index(axis) for axis in range(like.ndim)]).astype(like.dtype)
 
 
 def _apply_use(

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fisher8_jax.curvature._state import FactoredScale, Scale
 from fisher8_jax.curvature._trace import TracedNetwork
 from fisher8_jax.curvature._walk import Alias, Use
 
@@ -99,9 +98,7 @@ class GramPlan(NamedTuple):
         return (*outer.inner_axes, *outer.outer_axes)
 
 
-def make_plan(
-    network: TracedNetwork, rows: int, outputs: int, scale: list[Scale] | None = None
-) -> GramPlan:
+def make_plan(network: TracedNetwork, rows: int, outputs: int) -> GramPlan:
     """Chooses the cheapest exact form of every leaf for `rows` examples of `outputs` numbers."""
     outers = {
         index: outer
@@ -112,21 +109,10 @@ def make_plan(
     for index, use in enumerate(network.uses):
         for leaf in use.leaves:
             users[leaf].append(index)
-    if scale is not None:
-        outers = {index: outer for index, outer in outers.items() if _fits(outer, scale)}
     leaves = tuple(
         _plan_leaf(network, outers, leaf, used, rows, outputs) for leaf, used in enumerate(users)
     )
     return GramPlan(leaves, outers)
-
-
-def _fits(outer: Outer, scale: list[Scale]) -> bool:
-    """Whether activations and deltas can be divided by the two factors of the scale."""
-    factored = scale[outer.leaf]
-    if not isinstance(factored, FactoredScale) or outer.inner_axes is None:
-        return False
-    last = (factored.row.ndim,)
-    return last in (outer.inner_axes, outer.outer_axes)
 
 
 def _plan_leaf(

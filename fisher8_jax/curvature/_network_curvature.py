@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 from chex import ArrayTree, Numeric
-from jax import Array, lax
+from jax import Array
 
 from fisher8_jax._fisher8 import check_family, natural_cotangent, vary_over, what_natural_needs
 from fisher8_jax._internal.numerics import AxisName, Scaled, l2_norm, materialize
@@ -34,7 +34,6 @@ from fisher8_jax.curvature._problem import (
     rows_first,
 )
 from fisher8_jax.curvature._solvers import Prepared, Solver
-from fisher8_jax.curvature._state import Scale, full_scale, is_scale, scale_leaves
 from fisher8_jax.curvature._trace import PredictOne
 from fisher8_jax.families import Family
 
@@ -72,7 +71,6 @@ class NetworkCurvature:
         dist: the predictions of the batch. No gradient flows through them.
         whitening: the change to coordinates in which the Fisher information is the identity.
         prepared: what the solver keeps.
-        scale: the size of the damping for every parameter, or None.
         solver: how the system is solved.
         axis_name: the mapped axis that the batch is split over.
         leaves: how each parameter leaf is handled.
@@ -95,7 +93,6 @@ class NetworkCurvature:
     dist: Family
     whitening: Whitening
     prepared: Prepared
-    scale: ArrayTree | None
     solver: Solver = dataclasses.field(metadata={"static": True})
     axis_name: AxisName | None = dataclasses.field(metadata={"static": True})
     leaves: tuple[LeafPlan, ...] = dataclasses.field(metadata={"static": True})
@@ -139,16 +136,6 @@ class NetworkCurvature:
         """Whether the divergence of the step comes out of the solve; not with weights or blocks."""
         return self.solver.knows_movement and not self.whitening.is_weighted
 
-    def divide(self, gradient: ArrayTree) -> ArrayTree:
-        """`D^-1 gradient`, the last step of the solution if there is a `damping_scale`."""
-        if self.scale is None:
-            return gradient
-
-        def divide(scale: Scale, leaf: Array) -> Array:
-            return (leaf / full_scale(scale)).astype(leaf.dtype)
-
-        return jax.tree.map(divide, self.scale, gradient, is_leaf=is_scale)
-
     def describe(self) -> str:
         """A table: how the system is solved, and how each leaf enters it at what cost."""
         outputs = math.prod(self.whitening.factor.shape[:-1])
@@ -166,7 +153,6 @@ def network_curvature(
     weights: Array | None = None,
     axis_name: AxisName | None = None,
     solver: Choice = "auto",
-    damping_scale: ArrayTree | None = None,
 ) -> NetworkCurvature:
     """The Fisher information of a whole network on one batch, ready to be divided by.
 
@@ -193,8 +179,6 @@ def network_curvature(
             `jax.shard_map`. Not needed under `jax.jit` with sharded arrays.
         solver: `Direct()`, `Blocks(rows)`, `ConjugateGradients()`; 'auto' is `Auto()`, the most
             exact of them within 10 steps of plain NLL and 1 GB. `describe()` says which.
-        damping_scale: `D`, a tree like `params` of positive arrays or `FactoredScale`: the result
-            is `(J' F J / n + damping D)^-1 gradient` once the gradient has passed `divide`.
 
     Returns:
         A pytree that may cross `jax.jit` and `jax.lax.scan`.
@@ -216,40 +200,26 @@ def network_curvature(
     check_solver(solver)
 
     def compute(
-        params: ArrayTree, inputs: ArrayTree, damping: Numeric, mask: Mask, scale: ArrayTree | None
+        params: ArrayTree, inputs: ArrayTree, damping: Numeric, mask: Mask
     ) -> NetworkCurvature:
         problem = pose(predict_one, params, inputs, damping=damping, mask=mask, axis_name=axis_name)
-        return curve(problem, params, solver, scale)[2]
+        return curve(problem, solver)[1]
 
-    return with_auto_axes(compute, params, inputs, damping, Mask(where, weights), damping_scale)
+    return with_auto_axes(compute, params, inputs, damping, Mask(where, weights))
 
 
-def curve(
-    problem: Problem,
-    params: ArrayTree,
-    solver: Choice,
-    damping_scale: ArrayTree | None,
-) -> tuple[Problem, Rows, NetworkCurvature]:
-    """A problem with its scale, its rows, its curvature; arguments as in `network_curvature`."""
-    if damping_scale is not None:
-        damping_scale = jax.tree.map(lax.stop_gradient, damping_scale)
-        local = vary_over(problem.axis_name, damping_scale)
-        problem = problem.with_scale(scale_leaves(local, params))
+def curve(problem: Problem, solver: Choice) -> tuple[Rows, NetworkCurvature]:
+    """The rows of a problem and its curvature."""
     chosen = choose_solver(problem, solver)
     rows = leaf_rows(problem) if chosen.needs_deltas else {}
-    return (
-        problem,
-        rows,
-        NetworkCurvature(
-            dist=problem.dist,
-            whitening=problem.whitening,
-            prepared=chosen.prepare(problem, rows),
-            scale=damping_scale,
-            solver=chosen,
-            axis_name=problem.axis_name,
-            leaves=problem.plan.leaves,
-            nll_steps=expected_steps(problem, chosen),
-        ),
+    return rows, NetworkCurvature(
+        dist=problem.dist,
+        whitening=problem.whitening,
+        prepared=chosen.prepare(problem, rows),
+        solver=chosen,
+        axis_name=problem.axis_name,
+        leaves=problem.plan.leaves,
+        nll_steps=expected_steps(problem, chosen),
     )
 
 

@@ -30,7 +30,6 @@ from fisher8_jax._internal.numerics import AxisName, at_least_float32
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax._masking import zero_outside
 from fisher8_jax.curvature._leaf_forms import GramPlan, make_plan
-from fisher8_jax.curvature._state import Scale, full_scale
 from fisher8_jax.curvature._trace import (
     ForwardPass,
     PredictOne,
@@ -119,14 +118,12 @@ class WhitenedJacobian(NamedTuple):
     Attributes:
         derivative: the linear function from steps of the leaves to steps of the outputs.
         leaves: the parameters, for their shapes.
-        roots: `D^-1/2` for every leaf, or None.
         dist: the predictions, for their shape.
         whitening: their coordinates.
     """
 
     derivative: Any
     leaves: list[Array]
-    roots: list[Array] | None
     dist: Family
     whitening: Whitening
 
@@ -148,12 +145,10 @@ class WhitenedJacobian(NamedTuple):
             ) from error
 
     def gram_product(self, outputs: Array, axis_name: AxisName | None) -> Array:
-        """`J D^-1 J'` times `outputs`."""
+        """`J J'` times `outputs`."""
         step = self.pull(outputs)
         if axis_name is not None:
             step = vary_over(axis_name, lax.psum(step, axis_name))
-        if self.roots is not None:
-            step = [s * jnp.square(root) for s, root in zip(step, self.roots, strict=True)]
         return self.push(step)
 
 
@@ -196,7 +191,6 @@ class Problem:
         network: the traced network.
         plan: how each of its leaves enters the Gram matrix.
         leaves: its parameters.
-        scale: the size of the damping for every leaf, or None.
         data: the leaves of the inputs.
         forward: the forward pass of the batch.
         dist: its predictions.
@@ -211,7 +205,6 @@ class Problem:
     network: TracedNetwork
     plan: GramPlan
     leaves: list[Array]
-    scale: list[Scale] | None
     data: list[Array]
     forward: ForwardPass
     dist: Family
@@ -251,8 +244,7 @@ class Problem:
 
         leaves = [self.leaves[index] for index in chosen]
         _, derivative = jax.linearize(predict, leaves)
-        roots = [lax.rsqrt(full_scale(self.scale[i])) for i in chosen] if self.scale else None
-        return WhitenedJacobian(derivative, leaves, roots, self.dist, self.whitening)
+        return WhitenedJacobian(derivative, leaves, self.dist, self.whitening)
 
     @property
     def _trainable(self) -> list[int]:
@@ -270,12 +262,6 @@ class Problem:
             every[index] = leaf
         return every
 
-    def with_scale(self, scale: list[Scale]) -> Self:
-        """The same problem, its damping with a size for every parameter."""
-        rows, outputs = self.data[0].shape[0], self.whitening.outputs
-        plan = make_plan(self.network, rows, outputs, scale)
-        return dataclasses.replace(self, scale=scale, plan=plan)
-
 
 def pose(
     predict_one: PredictOne,
@@ -290,8 +276,8 @@ def pose(
     check_positive("damping", damping)
     if jnp.ndim(damping) > 0:
         raise ValueError(
-            f"`damping` must be a number or a scalar array, got shape {jnp.shape(damping)}. A size "
-            "for every parameter is `damping_scale` of `network_curvature`."
+            f"`damping` must be a number or a scalar array, got shape {jnp.shape(damping)}. Give "
+            "parameters dampings of their own by scaling them inside `predict_one`."
         )
     if axis_name is not None:
         check_axis_name_is_bound(axis_name)
@@ -316,7 +302,6 @@ def pose(
         network=network,
         plan=make_plan(network, data[0].shape[0], whitening.outputs),
         leaves=leaves,
-        scale=None,
         data=data,
         forward=forward,
         dist=dist,

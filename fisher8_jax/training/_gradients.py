@@ -118,7 +118,6 @@ class NetworkNaturalGradient(Description):
     Args:
         damping: see `network_gradient`.
         momentum: how much of a step the next one begins with, see `GradientState`; None for none.
-        second_moments: True scales the damping by running second moments, see `GradientState`.
         solver: see `network_gradient`.
 
     Example:
@@ -129,7 +128,6 @@ class NetworkNaturalGradient(Description):
 
     damping: chex.Numeric = 0.3
     momentum: chex.Numeric | None = None
-    second_moments: bool = dataclasses.field(default=False, metadata=STATIC)
     solver: Auto | Direct | ConjugateGradients | Blocks | Literal["auto"] = dataclasses.field(
         default="auto", metadata=STATIC
     )
@@ -140,18 +138,14 @@ class NetworkNaturalGradient(Description):
             check_number("momentum", self.momentum, at_least=0, below=1)
 
     def __str__(self) -> str:
-        parts = [f"network natural gradient, damping {in_words(self.damping)}"]
-        if self.momentum is not None:
-            parts.append(f"momentum {in_words(self.momentum)}")
-        return ", ".join([*parts, "second moments"] if self.second_moments else parts)
+        momentum = "" if self.momentum is None else f", momentum {in_words(self.momentum)}"
+        return f"network natural gradient, damping {in_words(self.damping)}{momentum}"
 
     def init(self, params: Params) -> GradientState | None:
         """What the gradient keeps from step to step."""
-        if self.momentum is None and not self.second_moments:
+        if self.momentum is None:
             return None
-        return GradientState.zeros(
-            params, momentum=self.momentum, second_moments=self.second_moments
-        )
+        return GradientState.zeros(params, momentum=self.momentum)
 
     def compute(self, network: Network, at: Point, batch: Data, key: Array | None) -> Pass:
         """Loss and natural gradient on a batch."""

@@ -1,11 +1,109 @@
-"""The benchmark of the damping, in two steps; how its tables choose what they show."""
+"""The benchmark of the damping: its two rules, in two steps, and what its tables show."""
 
 import argparse
+import functools
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
-from benchmarks.experiments.damping import command, levenberg, scales_report
+from benchmarks.experiments.curvature.training import Predict
+from benchmarks.experiments.damping import command, levenberg, scales, scales_report
+from benchmarks.experiments.damping.moments import SecondMoments, full_roots
+from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.store import Store
+from fisher8_jax import fisher8_nll, network_gradient
+from fisher8_jax.curvature import GradientState
+from tests.curvature.dense import dense_natural_gradient, relative_error
+
+ROWS, FEATURES = 6, 3
+PREDICT = Predict(Mlp((5,), jax.nn.silu))
+
+
+def draw():
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(jnp.float64, PREDICT.network.init(rng, FEATURES))
+    return (
+        params,
+        jnp.asarray(rng.normal(size=(ROWS, FEATURES))),
+        jnp.asarray(rng.normal(size=ROWS)),
+    )
+
+
+@pytest.mark.parametrize("decay", [None, 0.5])
+def test_the_scaled_gradient_is_that_of_a_dense_solve(decay):
+    """The second step of factored damping, with and without momentum."""
+    params, x, y = draw()
+    start = GradientState.zeros(params, momentum=decay) if decay else None
+    remembered = scales.Remembered(start, SecondMoments.zeros(params))
+    step = jax.jit(functools.partial(scales.natural_gradient, PREDICT))
+    first, _, remembered = step(remembered, params, x, y, 0.1)
+    found, _, after = step(remembered, params, x, y, 0.1)
+    scale = ravel_pytree(full_roots(after.moments.damping_scale()))[0] ** 2
+    options = {"where": None, "scale": scale}
+    expected = dense_natural_gradient(PREDICT, params, x, y, 0.1, **options)
+    if decay:  # the damping pulls to the momentum: (G + damping) d = g + damping momentum
+        matrix = dense_natural_gradient(PREDICT, params, x, y, 0.1, return_matrix=True, **options)
+        momentum = decay * np.asarray(ravel_pytree(first)[0])
+        expected = np.linalg.solve(matrix, matrix @ expected + 0.1 * np.asarray(scale) * momentum)
+        assert relative_error(after.momentum.momentum, expected) < 1e-9
+    assert relative_error(found, expected) < 1e-9
+
+
+def test_second_moments_are_those_of_adafactor():
+    """Against the means of squares written out, with the bias of the start taken out."""
+    rng = np.random.default_rng(8)
+    gradients = [{"kernel": rng.normal(size=(3, 2)), "bias": rng.normal(size=2)} for _ in range(3)]
+    moments = SecondMoments.zeros({"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2)})
+    np.testing.assert_array_equal(moments.damping_scale()["bias"], 1)
+    for g in gradients:
+        moments = moments.add(jax.tree.map(jnp.asarray, g), decay=0.9)
+    moments = moments.add({"kernel": jnp.full((3, 2), jnp.nan), "bias": jnp.ones(2)}, decay=0.9)
+    weights = 0.1 * 0.9 ** np.arange(2, -1, -1)
+    weights /= weights.sum()
+    squares = sum(w * g["kernel"] ** 2 for w, g in zip(weights, gradients, strict=True))
+    row, column = squares.mean(1), squares.mean(0)
+    expected = np.sqrt(np.outer(row / row.mean(), column))
+    scale = moments.damping_scale()
+    np.testing.assert_allclose(scale["kernel"].full(), expected, rtol=1e-6)
+    squares = sum(w * g["bias"] ** 2 for w, g in zip(weights, gradients, strict=True))
+    np.testing.assert_allclose(scale["bias"], np.sqrt(squares), rtol=1e-6)
+
+
+def test_moments_are_those_of_fisher8_gradients():
+    params, x, y = draw()
+    remembered = scales.Remembered(None, SecondMoments.zeros(params))
+    _, _, after = scales.natural_gradient(PREDICT, remembered, params, x, y, 0.1)
+    gradient = jax.grad(lambda p: fisher8_nll(PREDICT(p, x), y).mean())(params)
+    expected = SecondMoments.zeros(params).add(gradient)
+    for ours, theirs in zip(*map(jax.tree.leaves, (after.moments, expected)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_reduction_ratio_compares_with_the_quadratic_model():
+    """A tiny step decreases the loss as its slope says, a long one as the formula says."""
+    params, x, y = draw()
+    step = jax.jit(lambda p: network_gradient(PREDICT, p, x, y, damping=0.1))(params)
+
+    @jax.jit
+    def value(scale):
+        moved = jax.tree.map(lambda p, g: p - scale * g, params, step.gradient)
+        return PREDICT(moved, x).nll(y).mean()
+
+    assert levenberg.reduction_ratio(step, 1e-4, value(1e-4)) == pytest.approx(1, abs=1e-3)
+    expected = (step.value - value(0.7)) / (0.7 * step.slope - 0.49 * step.step_kl)
+    found = levenberg.reduction_ratio(step, 0.7, value(0.7))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_damping_follows_the_ratio_within_its_bounds():
+    ratios = jnp.array([0.9, 0.5, 0.1, -3.0, jnp.nan])
+    adjusted = levenberg.adjust_damping(jnp.full(5, 1.0), ratios, factor=2.0)
+    np.testing.assert_allclose(adjusted, [0.5, 1, 2, 2, 2])
+    assert levenberg.adjust_damping(1e-3, jnp.asarray(1.0)) == pytest.approx(1e-3)
+    assert levenberg.adjust_damping(10.0, jnp.asarray(0.0)) == 10
 
 
 @pytest.mark.slow

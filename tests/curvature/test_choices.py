@@ -10,14 +10,12 @@ from fisher8_jax.curvature import Auto, Blocks, ConjugateGradients, Direct
 from fisher8_jax.curvature._cost import forward_operations
 from fisher8_jax.curvature._gram import leaf_rows, pull_back
 from fisher8_jax.curvature._problem import Mask, pose
-from fisher8_jax.curvature._state import scale_leaves
 from tests.curvature.dense import dense_natural_gradient, relative_error
 from tests.curvature.networks import ROWS
-from tests.curvature.test_solvers import DAMPING, random_scale
+from tests.curvature.test_solvers import DAMPING
 
 
-@pytest.mark.parametrize("factored", [False, True])
-def test_rows_and_uses_give_the_same_gradient(factored):
+def test_rows_and_uses_give_the_same_gradient():
     """An image whose rows are cheaper, so that both ways are taken in one network."""
     rng = np.random.default_rng(4)
     params = {
@@ -38,9 +36,6 @@ def test_rows_and_uses_give_the_same_gradient(factored):
     images = jnp.asarray(rng.normal(size=(ROWS, 6, 5, 1)))
     options = {"damping": DAMPING, "mask": Mask(None, None), "axis_name": None}
     problem = pose(predict_one, params, images, **options)
-    if factored:
-        scale = random_scale(params, factored=True)
-        problem = problem.with_scale(scale_leaves(scale, params))
     chosen = [leaf.rows_pull_back for leaf in problem.plan.leaves]
     assert chosen == [False, False, True, True]  # count, head, kernel, shift
     outputs = jnp.asarray(rng.normal(size=(2, ROWS)))

@@ -185,7 +185,7 @@ def test_other_solvers_under_shard_map(problem, solver):
 def test_a_state_under_shard_map(problem):
     """Norms and gradients of the whole batch, equal on all devices."""
     params, x, y, _ = problem
-    start = GradientState.zeros(params, momentum=0.9, second_moments=True)
+    start = GradientState.zeros(params, momentum=0.9)
 
     def two_steps(params, x, y, **options):
         state = start

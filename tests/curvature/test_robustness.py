@@ -12,7 +12,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from fisher8_jax import Gaussian, network_curvature, network_gradient
-from fisher8_jax.curvature import Blocks, ConjugateGradients, FactoredScale, precondition
+from fisher8_jax.curvature import Blocks, ConjugateGradients, precondition
 from fisher8_jax.families import Categorical, LowRankGaussian, Poisson
 from fisher8_jax.optimizers import scale_by_kl_radius
 from tests.curvature.dense import dense_natural_gradient, relative_error
@@ -280,22 +280,6 @@ ERRORS = {
     "an axis that is not bound": (
         lambda: network_curvature(predict_one, PARAMS, INPUTS, damping=0.1, axis_name="data"),
         "`axis_name` 'data' is not bound here",
-    ),
-    "a scale of another tree": (
-        lambda: network_curvature(
-            predict_one, PARAMS, INPUTS, damping=0.1, damping_scale={"head": jnp.ones((6, 2))}
-        ),
-        "`damping_scale` must be a tree like `params`",
-    ),
-    "a scale of another shape": (
-        lambda: network_curvature(
-            predict_one,
-            PARAMS,
-            INPUTS,
-            damping=0.1,
-            damping_scale=PARAMS | {"head": FactoredScale(jnp.ones(2), jnp.ones(6))},
-        ),
-        r"must have the shape of its parameter, \(6, 2\), got \(2, 6\)",
     ),
     "the curvature of another batch": (
         lambda: precondition(

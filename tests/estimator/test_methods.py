@@ -5,7 +5,6 @@ import pytest
 
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._methods import AUTOMATIC, check_methods
-from fisher8_jax.training import KLRadius, Method, NetworkNaturalGradient
 from tests.estimator.methods import RADIUS
 
 TRIED = {method: str(method) for methods in AUTOMATIC.values() for method in methods}
@@ -21,17 +20,6 @@ def test_every_method_learns(method):
     )
     assert model.fit(inputs, targets).score(inputs, targets) > 0.9
     assert model.methods_ == (method,)
-
-
-def test_second_moments_learn_too():
-    rng = np.random.default_rng(0)
-    inputs = rng.uniform(-1, 1, (150, 2))
-    gradient = NetworkNaturalGradient(damping=10.0, second_moments=True)
-    model = Fisher8Regressor(
-        methods=[Method(gradient, KLRadius(0.1))], n_members=1, hidden_layer_sizes=(8,),
-        max_steps=1000, random_state=0,
-    )  # fmt: skip
-    assert model.fit(inputs, inputs[:, 0]).score(inputs, inputs[:, 0]) > 0.9
 
 
 @pytest.mark.parametrize("methods", ["adam", [], (), 3, None, ["auto"], [RADIUS, "auto"]])

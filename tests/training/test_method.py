@@ -104,13 +104,13 @@ def test_the_default_for_the_whole_network_is_network_optimizer(batches):
     np.testing.assert_allclose(info.step_kl, expected_kl, rtol=1e-5)
 
 
-def test_momentum_and_second_moments_of_the_whole_network(batches):
+def test_momentum_of_the_whole_network(batches):
     """What a step leaves reaches the next one through the state."""
-    gradient = NetworkNaturalGradient(damping=1.0, momentum=0.5, second_moments=True)
+    gradient = NetworkNaturalGradient(damping=1.0, momentum=0.5)
     params, _ = run(Method(gradient, KLRadius(0.1)), batches)
     optimizer, expected = network_optimizer(10, max_kl=0.1, average=None), make_params()
     state = optimizer.init(expected)
-    kept = GradientState.zeros(expected, momentum=0.5, second_moments=True)
+    kept = GradientState.zeros(expected, momentum=0.5)
     for batch in batches:
         step = network_gradient(
             predict_one, expected, batch.inputs, batch.targets, damping=1.0, state=kept
@@ -226,7 +226,7 @@ def test_narrow_parameters_stay_so(dtype, gradient, batches):
 
 METHODS = [
     Method(),
-    Method(NetworkNaturalGradient(damping=1.0, momentum=0.9, second_moments=True)),
+    Method(NetworkNaturalGradient(damping=1.0, momentum=0.9)),
     Method(LossGradient("beta_nll", hyperparameters=(("beta", 0.5),)), LearningRate(0.1, decay=0)),
     Method(length=KLRadius(0.3, warm_up=0.2, mode="cap", exact=True), second_moment=None),
     Method(LossGradient(), LearningRate(np.array([0.1, 0.2])), momentum=None),

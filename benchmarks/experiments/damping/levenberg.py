@@ -20,7 +20,7 @@ from benchmarks.machinery.document import Block, Paragraph, Table
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.store import Store
 from fisher8_jax import Gaussian, network_gradient, network_optimizer
-from fisher8_jax.curvature import adjust_damping, reduction_ratio
+from fisher8_jax.curvature import NetworkGradient
 
 CELL = "damping/levenberg"
 FIXED = (0.01, 0.1, 1.0, 10.0)
@@ -90,6 +90,35 @@ def train(problem: str, steps: int, adaptive: bool, damping: Array, seed: Array)
     start = (params, optimizer.init(params), damping)
     (params, _, damping), _ = jax.lax.scan(step, start, keys)
     return mean_nll(params, data.test_inputs, data.test_targets), damping
+
+
+def reduction_ratio(step: NetworkGradient, scale: Array, new_value: Array) -> Array:
+    """The decrease of the loss over the one that the quadratic model predicts.
+
+    Args:
+        step: of the batch, without weights.
+        scale: the factor on the gradient in the step that was made, that of the KL radius.
+        new_value: the loss of the same batch after the step.
+    """
+    assert step.slope is not None
+    assert step.step_kl is not None
+    expected = scale * step.slope - jnp.square(scale) * step.step_kl
+    return (step.value - new_value) / jnp.where(expected == 0, 1, expected)
+
+
+def adjust_damping(
+    damping: Array, ratio: Array, *, factor: float = 1.1, bounds: tuple[float, float] = (1e-3, 10.0)
+) -> Array:
+    """Less damping for a ratio above 3/4, more for one below 1/4 or not finite.
+
+    Reference:
+        Martens and Grosse, Optimizing neural networks with Kronecker-factored approximate
+        curvature, ICML 2015, section 6.5.
+    """
+    is_good = ratio > 0.75
+    is_fair = is_good | (ratio >= 0.25)
+    change = jnp.where(is_good, 1 / factor, jnp.where(is_fair, 1, factor))
+    return jnp.clip(damping * change, *bounds)
 
 
 def measure(problem: str, steps: int, seeds: int) -> list[dict[str, Any]]:

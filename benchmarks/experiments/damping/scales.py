@@ -3,8 +3,7 @@
 Four UCI sets, trained on nine tenths of their training rows by the preset and judged by the NLL of
 the last tenth; no test row is looked at. The identity treats all parameters alike. The roots of
 running second moments make the method Adam for large damping and the natural gradient for small
-damping; they cost the Fisher8 gradient of every batch, which `network_gradient` has at hand. Both
-with and without momentum.
+damping; they cost the Fisher8 gradient of every batch. Both with and without momentum.
 """
 
 import functools
@@ -21,11 +20,12 @@ from jax import Array
 
 from benchmarks.experiments.curvature.plan import BATCH, HELD_OUT, SELECTION
 from benchmarks.experiments.curvature.training import Predict
+from benchmarks.experiments.damping.moments import ScaledPredict, SecondMoments, full_roots
 from benchmarks.experiments.uci.jobs import PADDED_FEATURES, load_prepared
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
-from fisher8_jax import network_gradient, network_optimizer
+from fisher8_jax import fisher8_nll, network_gradient, network_optimizer
 from fisher8_jax.curvature import GradientState
 from fisher8_jax.ensembles import stack_members
 from fisher8_jax.optimizers import network_max_kl
@@ -54,10 +54,19 @@ class Way(NamedTuple):
             steps, max_kl=network_max_kl(steps) * (0.1 if self.momentum else 1.0)
         )
 
-    def state(self, params: Any) -> GradientState:
-        return GradientState.zeros(
-            params, momentum=self.momentum or None, second_moments=self.form == "factored"
+    def state(self, params: Any) -> "Remembered":
+        has_moments = self.form == "factored"
+        return Remembered(
+            GradientState.zeros(params, momentum=self.momentum) if self.momentum else None,
+            SecondMoments.zeros(params) if has_moments else None,
         )
+
+
+class Remembered(NamedTuple):
+    """What a step hands to the next."""
+
+    momentum: GradientState | None
+    moments: SecondMoments | None
 
 
 WAYS = tuple(itertools.starmap(Way, itertools.product(DAMPINGS, MOMENTA)))
@@ -96,10 +105,38 @@ def load_fold(name: str, path: Path) -> Fold:
 def one_step(predict: Predict, way: Way, carry: Any, x: Array, y: Array, damping: Array) -> Any:
     """One step of one run; `carry` has parameters, the two states and the budget."""
     params, state, remembered, budget = carry
-    step = network_gradient(predict, params, x, y, damping=damping, state=remembered)
+    gradient, step_kl, remembered = natural_gradient(predict, remembered, params, x, y, damping)
     optimizer = way.optimizer(budget)
-    updates, state = optimizer.update(step.gradient, state, params, step_kl=step.step_kl)
-    return optax.apply_updates(params, updates), state, step.state, budget
+    updates, state = optimizer.update(gradient, state, params, step_kl=step_kl)
+    return optax.apply_updates(params, updates), state, remembered, budget
+
+
+def natural_gradient(
+    predict: Predict, remembered: Remembered, params: Any, x: Array, y: Array, damping: Array
+) -> tuple[Any, Array | None, Remembered]:
+    """Gradient, divergence and what the next step remembers, with or without a scale."""
+    momentum, moments = remembered
+    if moments is None:
+        step = network_gradient(predict, params, x, y, damping=damping, state=momentum)
+        return step.gradient, step.step_kl, Remembered(step.state, None)
+    moments = moments.add(jax.grad(lambda p: fisher8_nll(predict(p, x), y).mean())(params))
+    scale = moments.damping_scale()
+    roots = full_roots(scale)
+
+    def times(tree: Any) -> Any:
+        return jax.tree.map(jnp.multiply, tree, roots)
+
+    def over(tree: Any) -> Any:
+        return jax.tree.map(jnp.divide, tree, roots)
+
+    if momentum is not None:
+        momentum = momentum._replace(momentum=times(momentum.momentum))
+    scaled = ScaledPredict(predict.network, scale)
+    step = network_gradient(scaled, times(params), x, y, damping=damping, state=momentum)
+    after = step.state
+    if after is not None:
+        after = after._replace(momentum=over(after.momentum))
+    return over(step.gradient), step.step_kl, Remembered(after, moments)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
