@@ -51,12 +51,6 @@ def log_gamma_remainder(log_x: Array) -> Array:
     return jnp.where(is_large, 0.5 * (_LOG_2PI - log_x) + series, body)
 
 
-@log_gamma_remainder.defjvp
-def _log_gamma_remainder_jvp(primals, tangents):
-    (log_x,), (tangent,) = primals, tangents
-    return log_gamma_remainder(log_x), digamma_remainder(log_x) * tangent
-
-
 @jax.custom_jvp
 def digamma_remainder(log_x: Array) -> Array:
     """`x (digamma(x) - ln x)` with `x = exp(log_x)`, between -1 (small x) and -1/2 (large x)."""
@@ -66,13 +60,6 @@ def digamma_remainder(log_x: Array) -> Array:
     body = x * (digamma(1 + x) - small) - 1
     series = _odd_series(log_x, is_large, (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132))
     return jnp.where(is_large, series - 0.5, body)
-
-
-@digamma_remainder.defjvp
-def _digamma_remainder_jvp(primals, tangents):
-    (log_x,), (tangent,) = primals, tangents
-    value = digamma_remainder(log_x)
-    return value, (value + trigamma_remainder(log_x)) * tangent
 
 
 def digamma_tail(log_x: Array) -> Array:
@@ -158,12 +145,6 @@ def log_bessel_i0e(log_k: Array) -> Array:
     return jnp.where(is_large, -0.5 * (_LOG_2PI + log_k), body)
 
 
-@log_bessel_i0e.defjvp
-def _log_bessel_i0e_jvp(primals, tangents):
-    (log_k,), (tangent,) = primals, tangents
-    return log_bessel_i0e(log_k), -bessel_gap(log_k) * tangent
-
-
 def bessel_ratio(log_k: Array) -> Array:
     """`I1(k) / I0(k)` with `k = exp(log_k)`: the mean resultant length of a von Mises.
 
@@ -191,13 +172,6 @@ def bessel_gap(log_k: Array) -> Array:
     body = k * (1 - i1e(k) / i0e(k))
     coefficients = (1 / 2, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024)
     return jnp.where(is_large, _inverse_series(log_k, is_large, coefficients), body)
-
-
-@bessel_gap.defjvp
-def _bessel_gap_jvp(primals, tangents):
-    (log_k,), (tangent,) = primals, tangents
-    value = bessel_gap(log_k)
-    return value, (value - bessel_curvature(log_k)) * tangent
 
 
 def bessel_curvature(log_k: Array) -> Array:
@@ -232,3 +206,11 @@ def _inverse_series(log_x: Array, selected: Array, coefficients: tuple[float, ..
     for coefficient in reversed(coefficients):
         total = total * inverse + coefficient
     return total
+
+
+log_gamma_remainder.defjvps(lambda tangent, _, log_x: digamma_remainder(log_x) * tangent)
+digamma_remainder.defjvps(
+    lambda tangent, value, log_x: (value + trigamma_remainder(log_x)) * tangent
+)
+log_bessel_i0e.defjvps(lambda tangent, _, log_k: -bessel_gap(log_k) * tangent)
+bessel_gap.defjvps(lambda tangent, value, log_k: (value - bessel_curvature(log_k)) * tangent)

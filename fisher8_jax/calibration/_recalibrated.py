@@ -50,10 +50,6 @@ class Recalibrated(Predictive):
         return self.base.batch_shape
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
-        return ()
-
-    @property
     def _origin(self) -> Predictive:
         return self.base._origin
 

@@ -59,10 +59,6 @@ class Categorical(Family):
         return logits.shape[:-1]
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
-        return ()
-
-    @property
     def num_classes(self) -> int:
         """The length of the last axis of the logits."""
         return self.logits.shape[-1]

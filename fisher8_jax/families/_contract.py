@@ -331,10 +331,6 @@ class ScalarFamily(Family):
     def batch_shape(self) -> tuple[int, ...]:
         return check_same_shape(self.parameters())
 
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        return ()
-
 
 def dense_fisher(dist: Family) -> Array:
     """The Fisher information as matrices, shape `batch_shape + (p, p)`, from `dist.fisher`."""

@@ -15,6 +15,7 @@ number of nodes, but right.
 """
 
 import abc
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -26,10 +27,7 @@ from jax.typing import ArrayLike
 
 from fisher8_jax._internal.checks import check_count, check_positive
 from fisher8_jax._internal.trees import array_fields
-from fisher8_jax.families._contract import (
-    ScalarFamily,
-    family,
-)
+from fisher8_jax.families._contract import ScalarFamily, family
 from fisher8_jax.families._fisher_factor import solve_damped
 from fisher8_jax.families._targets import expand_units
 
@@ -115,41 +113,23 @@ class Declaration(NamedTuple):
     num_samples: int
 
 
+@functools.cache  # a pickle read in the same process finds the class that it came from
 def _make(declaration: Declaration, module: str) -> type["DeclaredFamily"]:
     name, parameters = declaration.name, declaration.parameters
-    functions = {
-        "_log_density": declaration.log_density,
-        "_quadrature": declaration.quadrature,
-        "_sampler": declaration.sampler,
-        "_unscale": declaration.unscale,
+    body = {
+        "_declaration": declaration,
+        "units": "none" if declaration.unscale is None else "shift and scale",
+        "__annotations__": dict.fromkeys(parameters, Array),
+        "__doc__": f"{name}({', '.join(parameters)}), a declared family.",
+        "__module__": module,
     }
-    body: dict[str, Any] = {
-        key: None if value is None else staticmethod(value) for key, value in functions.items()
-    }
-    body |= {"_damping": declaration.damping, "_num_samples": declaration.num_samples}
-    body |= {"_declaration": declaration, "__module__": module}
-    body["units"] = "none" if declaration.unscale is None else "shift and scale"
-    body["__annotations__"] = dict.fromkeys(parameters, Array)
-    body["__doc__"] = f"{name}({', '.join(parameters)}), a declared family."
-    made = family(type(name, (DeclaredFamily,), body))
-    _MADE[declaration, module] = made
-    return made
-
-
-# By what they were declared with: a pickle read in the same process finds the class it came from.
-_MADE: dict[tuple[Declaration, str], type["DeclaredFamily"]] = {}
+    return family(type(name, (DeclaredFamily,), body))
 
 
 class DeclaredFamily(ScalarFamily, abc.ABC):
     """What every declared family answers, from its log-density and its nodes."""
 
-    _log_density: ClassVar[LogDensity]
-    _quadrature: ClassVar[Quadrature | None]
-    _sampler: ClassVar[Sampler | None]
-    _unscale: ClassVar[Unscale | None]
     _declaration: ClassVar[Declaration]
-    _damping: ClassVar[float]
-    _num_samples: ClassVar[int]
 
     def _fields(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in array_fields(self)}
@@ -157,13 +137,14 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
     def _nodes(self) -> tuple[Array, Array]:
         """Points along a new first axis and the probability that each stands for."""
         fields = {k: lax.stop_gradient(v) for k, v in self.widen()._fields().items()}
-        if self._quadrature is not None:
-            nodes, weights = self._quadrature(**fields)
+        declared = self._declaration
+        if declared.quadrature is not None:
+            nodes, weights = declared.quadrature(**fields)
             lead = {name: x[None] for name, x in fields.items()}
-            mass = weights * jnp.exp(self._log_density(nodes, **lead))
+            mass = weights * jnp.exp(declared.log_density(nodes, **lead))
             return nodes, jnp.where(weights == 0, 0, mass)
-        nodes = self.widen().sample(jax.random.key(0), (self._num_samples,))
-        return nodes, jnp.full_like(nodes, 1 / self._num_samples)
+        nodes = self.widen().sample(jax.random.key(0), (declared.num_samples,))
+        return nodes, jnp.full_like(nodes, 1 / declared.num_samples)
 
     def _expect(self, values: Array, probabilities: Array) -> Array:
         """The mean over nodes; one without probability may hold anything."""
@@ -184,18 +165,17 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`-log_density`; what is constant in it is not known, so `constant` changes nothing."""
-        return -self._log_density(targets, **self._fields())
+        return -self._declaration.log_density(targets, **self._fields())
 
     def information(self) -> Array:
         """The Fisher information, shape `batch_shape + (parameters, parameters)`."""
-        dist = self.widen()
+        dist, density = self.widen(), self._declaration.log_density
         nodes, probabilities = dist._nodes()
         lead = {name: x[None] for name, x in dist._fields().items()}
         full = {name: jnp.broadcast_to(x, nodes.shape) for name, x in lead.items()}
 
         def score(name: str) -> Array:
             one = {n: jnp.ones_like(x) if n == name else jnp.zeros_like(x) for n, x in full.items()}
-            density = self._log_density
             return jax.jvp(lambda f: density(nodes, **f), (full,), (one,))[1]
 
         scores = [score(name) for name in full]
@@ -206,7 +186,7 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
         """`(F + damping * diag(F))^-1 cotangent`."""
         flat = jnp.stack(list(cotangent._fields().values()), -1)
         # Not refined: the information of Monte Carlo draws is itself noisy.
-        solved = solve_damped(self.information(), flat, self._damping, refinements=0)
+        solved = solve_damped(self.information(), flat, self._declaration.damping, refinements=0)
         return type(self)(*(solved[..., i] for i in range(solved.shape[-1])))
 
     def fisher(self, tangent: Self) -> Self:
@@ -219,7 +199,7 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
         """The mean of the difference of the log-densities over the nodes of `self`."""
         p, q = self, other
         nodes, probabilities = p._nodes()
-        density = self._log_density
+        density = self._declaration.log_density
         log_p = density(nodes, **{name: x[None] for name, x in p._fields().items()})
         log_q = density(nodes, **{name: x[None] for name, x in q._fields().items()})
         return self._expect(log_p - log_q, probabilities)
@@ -237,8 +217,8 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
     def draw(self, key: Array) -> Array:
         """By the sampler where one was given, else by inverting the cdf."""
         fields, shape = self._fields(), self.batch_shape
-        if self._sampler is not None:
-            return self._sampler(key, shape, **fields)
+        if (sampler := self._declaration.sampler) is not None:
+            return sampler(key, shape, **fields)
         dtype = jnp.result_type(*fields.values())
         return self.quantile(jax.random.uniform(key, shape, dtype)).astype(dtype)
 
@@ -251,17 +231,17 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
 
     def unscale(self, shift: ArrayLike | None, scale: ArrayLike | None) -> Self:
         """By the function that the declaration was given."""
-        if self._unscale is None:
+        if (declared := self._declaration.unscale) is None:
             self._cannot(
                 "be brought to other units", "Declare it with `unscale=...`, or train as it is."
             )
         units = expand_units(shift, scale, jax.tree.leaves(self)[0])
-        return type(self)(*self._unscale(*units, **self._fields()))
+        return type(self)(*declared(*units, **self._fields()))
 
     @property
     def can_scale_variance(self) -> bool:
         """Whether it was declared with `unscale`."""
-        return self._unscale is not None
+        return self._declaration.unscale is not None
 
     def scale_variance(self, factor: Array) -> Self:
         """Stretched around the mean by `unscale`."""
@@ -285,9 +265,8 @@ def _reference(cls: type[DeclaredFamily]) -> type[DeclaredFamily] | tuple[Declar
 def _restore(
     reference: type[DeclaredFamily] | tuple[Declaration, str], fields: tuple[Array, ...]
 ) -> DeclaredFamily:
-    if isinstance(reference, tuple):
-        reference = _MADE[reference] if reference in _MADE else _make(*reference)
-    return reference(*fields)
+    cls = _make(*reference) if isinstance(reference, tuple) else reference
+    return cls(*fields)
 
 
 def _cumulative(nodes: Array, probabilities: Array) -> tuple[Array, Array, Array]:

@@ -78,10 +78,6 @@ class GaussianMixture(Family):
         return shapes["logits"][:-1]
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
-        return ()
-
-    @property
     def log_weights(self) -> Array:
         """`log_softmax(logits)`."""
         return jax.nn.log_softmax(self.logits, axis=-1)
@@ -108,11 +104,6 @@ class GaussianMixture(Family):
         z = multiply_by_exp(targets - self.component_means, -0.5 * self.component_log_variances)
         nll = 0.5 * (self.component_log_variances + jnp.square(z)) + HALF_LOG_2PI
         return self.log_weights - nll
-
-    def responsibilities(self, targets: Array) -> Array:
-        """The posterior probability of every component, shape `batch_shape + (components,)`."""
-        dist, targets = self.prepare(targets)
-        return jax.nn.softmax(dist._log_joint(targets[..., None]), axis=-1)
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`-ln sum_k w_k N(targets; k)`; `constant=False` leaves out `ln(2 pi)/2`."""

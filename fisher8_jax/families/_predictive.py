@@ -63,9 +63,9 @@ class Predictive(abc.ABC):
         """The shape shared by all predictions; raises when the fields do not fit together."""
 
     @property
-    @abc.abstractmethod
     def event_shape(self) -> tuple[int, ...]:
         """The shape of one target, () for scalar likelihoods."""
+        return ()
 
     @abc.abstractmethod
     def nll(self, targets: Array, *, constant: bool = True) -> Array:

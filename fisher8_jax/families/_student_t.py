@@ -1,7 +1,8 @@
 """The Student-t with fixed degrees of freedom: outliers keep a bounded influence."""
 
+import abc
 import math
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +28,66 @@ from fisher8_jax.families._quadrature import (
 _LARGEST_PLAIN_LOG_Z = 20.0
 
 
+class StudentFamily(LocationScale):
+    """What follows from `location`, `log_scale` and `df`, be they given or predicted."""
+
+    if TYPE_CHECKING:  # A field or a property.
+
+        @property
+        def df(self) -> Any: ...
+
+    @abc.abstractmethod
+    def log_df_like(self, like: Array) -> Array:
+        """`ln(df)` beside an array of the batch shape, in its dtype if `df` is a number."""
+
+    @property
+    def _df(self) -> Array:
+        return jnp.broadcast_to(jnp.asarray(self.df, self.log_scale.dtype), self.log_scale.shape)
+
+    @property
+    def noise_std(self) -> Array:
+        """`sqrt(df / (df - 2))` where `df > 2`, else infinite (nan for `df <= 1`)."""
+        return jnp.sqrt(student_variance(jnp.zeros_like(self._df), self._df))
+
+    @property
+    def center(self) -> Array:
+        """`location`: the median, and the mean where there is one."""
+        return self.location
+
+    @property
+    def variance(self) -> Array:
+        """`scale^2 df / (df - 2)` where `df > 2`, else infinite (nan for `df <= 1`)."""
+        return student_variance(self.log_scale, self._df)
+
+    def kl(self, other: Self) -> Array:
+        """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`.
+
+        Accurate to about 1e-9 as long as the other scale is not smaller than a tenth of this one.
+        """
+        return student_kl(self, self._df, other, other._df)
+
+    def cdf(self, targets: Array) -> Array:
+        """The regularised incomplete beta function, right up to the Gaussian limit."""
+        z = multiply_by_exp(targets - self.location, -self.log_scale)
+        return t_tails(self.log_df_like(z), z)[0]
+
+    def quantile(self, probability: Array) -> Array:
+        """By bisection of the cdf; `probability` broadcasts against the batch."""
+        z = standard_t_quantile(probability, self.log_df_like(probability))
+        return self.location + multiply_by_exp(z, self.log_scale)
+
+    def draw(self, key: Array) -> Array:
+        """`location + scale * t`."""
+        noise = jax.random.t(key, self.df, self.batch_shape, self.location.dtype)
+        return self.location + self.scale * noise
+
+    def crps(self, targets: Array) -> Array:
+        """The closed form of Jordan, Krueger and Lerch (2019); nan for `df <= 1`."""
+        return student_crps(self, self.log_df_like(targets), targets)
+
+
 @family
-class StudentT(LocationScale, DiagonalFamily):
+class StudentT(StudentFamily, DiagonalFamily):
     """`location + scale * t` with `t` of `df` degrees of freedom and `scale = exp(log_scale)`.
 
     In the coordinates `(location, log_scale)` the Fisher information and its inverse are
@@ -69,30 +128,18 @@ class StudentT(LocationScale, DiagonalFamily):
     def __post_init__(self) -> None:
         check_positive("df", self.df)
 
-    @property
-    def noise_std(self) -> Array:
-        """`sqrt(df / (df - 2))` where `df > 2`, else infinite (nan for `df <= 1`)."""
-        df = jnp.full_like(self.log_scale, self.df)
-        return jnp.sqrt(student_variance(jnp.zeros_like(df), df))
+    def log_df_like(self, like: Array) -> Array:
+        """The same number everywhere."""
+        return jnp.full_like(like, math.log(self.df))
 
     def with_location_scale(self, location: Array, log_scale: Array) -> Self:
         """A Student-t of this location and scale and the same degrees of freedom."""
         return type(self)(location, log_scale, self.df)
 
     @property
-    def center(self) -> Array:
-        """`location`: the median, and the mean where there is one."""
-        return self.location
-
-    @property
     def mean(self) -> Array:
         """`location` where `df > 1`, else nan."""
         return self.location if self.df > 1 else jnp.full_like(self.location, jnp.nan)
-
-    @property
-    def variance(self) -> Array:
-        """`scale^2 df / (df - 2)` where `df > 2`, else infinite (nan for `df <= 1`)."""
-        return student_variance(self.log_scale, jnp.full_like(self.log_scale, self.df))
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_scale + (df + 1)/2 * ln(1 + z^2 / df)`, plus a function of `df` with the constant.
@@ -100,7 +147,7 @@ class StudentT(LocationScale, DiagonalFamily):
         The constant is `ln(df)/2 + ln(Beta(1/2, df/2))`.
         """
         values = student_nll(self.location, self.log_scale, self.df, targets)
-        return values + student_log_normalizer(self._log_df(values)) if constant else values
+        return values + student_log_normalizer(self.log_df_like(values)) if constant else values
 
     def fisher_diagonal(self) -> tuple[Entry, ...]:
         """`((df + 1) / (df + 3) exp(-2 log_scale), 2 df / (df + 3))`."""
@@ -112,36 +159,6 @@ class StudentT(LocationScale, DiagonalFamily):
         df = jnp.full_like(self.location, self.df)
         location, half_shrink = natural_residual(self.location, self.log_scale, df, targets)
         return {"location": location, "log_scale": Scaled((self.df + 3) * half_shrink)}
-
-    def kl(self, other: Self) -> Array:
-        """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`.
-
-        Accurate to about 1e-9 as long as the other scale is not smaller than a tenth of this one.
-        """
-        ones = jnp.ones_like(self.location)
-        return student_kl(self, self.df * ones, other, other.df * ones)
-
-    def cdf(self, targets: Array) -> Array:
-        """The regularised incomplete beta function, right up to the Gaussian limit."""
-        z = multiply_by_exp(targets - self.location, -self.log_scale)
-        return t_tails(self._log_df(z), z)[0]
-
-    def quantile(self, probability: Array) -> Array:
-        """By bisection of the cdf; `probability` broadcasts against the batch."""
-        z = standard_t_quantile(probability, self._log_df(probability))
-        return self.location + multiply_by_exp(z, self.log_scale)
-
-    def _log_df(self, like: Array) -> Array:
-        return jnp.full_like(like, math.log(self.df))
-
-    def draw(self, key: Array) -> Array:
-        """`location + scale * t`."""
-        noise = jax.random.t(key, self.df, self.batch_shape, self.location.dtype)
-        return self.location + self.scale * noise
-
-    def crps(self, targets: Array) -> Array:
-        """The closed form of Jordan, Krueger and Lerch (2019); nan for `df <= 1`."""
-        return student_crps(self, self._log_df(targets), targets)
 
 
 def student_nll(location, log_scale, df, targets: Array) -> Array:
@@ -299,9 +316,7 @@ def student_log_normalizer(log_df: Array) -> Array:
     return remainders - entropy + 0.5 * (log_df - log_y + 1 + math.log(math.pi))
 
 
-@student_log_normalizer.defjvp
-def _student_log_normalizer_jvp(primals, tangents):
-    return student_log_normalizer(*primals), normalizer_slope(*primals) * tangents[0]
+student_log_normalizer.defjvps(lambda tangent, _, log_df: normalizer_slope(log_df) * tangent)
 
 
 def normalizer_slope(log_df: Array) -> Array:

@@ -9,22 +9,17 @@ import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.deviance import log1p_deficit
-from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
+from fisher8_jax._internal.numerics import Scaled
 from fisher8_jax._internal.special import trigamma_remainder
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import Entry
-from fisher8_jax.families._location_scale import LocationScale
 from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._student_t import (
+    StudentFamily,
     natural_residual,
     normalizer_slope,
-    standard_t_quantile,
-    student_crps,
-    student_kl,
     student_log_normalizer,
     student_nll,
-    student_variance,
-    t_tails,
 )
 from fisher8_jax.families._triangular import ZERO, Rows, TriangularFamily
 
@@ -33,7 +28,7 @@ _SCHUR_SERIES = (3 / 2, -3.0, 7 / 2, -3.0, 11 / 2, -15.0, 15 / 2)
 
 
 @family
-class StudentTLearnedDf(LocationScale, TriangularFamily):
+class StudentTLearnedDf(StudentFamily, TriangularFamily):
     """`location + exp(log_scale) * t` with `t` of `v = exp(log_df)` degrees of freedom.
 
     In the coordinates `(location, log_scale, log_df)` the Fisher information is
@@ -82,29 +77,18 @@ class StudentTLearnedDf(LocationScale, TriangularFamily):
         """`exp(log_df)`."""
         return jnp.exp(self.log_df)
 
-    @property
-    def noise_std(self) -> Array:
-        """`sqrt(df / (df - 2))` where `df > 2`, else infinite (nan for `df <= 1`)."""
-        return jnp.sqrt(student_variance(jnp.zeros_like(self.log_df), self.df))
+    def log_df_like(self, like: Array) -> Array:
+        """`log_df`."""
+        return self.log_df
 
     def with_location_scale(self, location: Array, log_scale: Array) -> Self:
         """A Student-t of this location and scale and the same degrees of freedom."""
         return type(self)(location, log_scale, self.log_df)
 
     @property
-    def center(self) -> Array:
-        """`location`: the median, and the mean where there is one."""
-        return self.location
-
-    @property
     def mean(self) -> Array:
         """`location` where the degrees of freedom exceed 1, else nan."""
         return jnp.where(self.log_df > 0, self.location, jnp.nan)
-
-    @property
-    def variance(self) -> Array:
-        """`scale^2 df / (df - 2)` where `df > 2`, else infinite (nan for `df <= 1`)."""
-        return student_variance(self.log_scale, self.df)
 
     def nll(self, targets: Array, *, constant: bool = True) -> Array:
         """`log_scale + (df + 1)/2 * ln(1 + z^2 / df) + ln(df)/2 + ln(Beta(1/2, df/2))`.
@@ -147,29 +131,6 @@ class StudentTLearnedDf(LocationScale, TriangularFamily):
             "log_scale": add_scaled((df + 3) * half_shrink, value, shared_scale),
             "log_df": Scaled(value, log_scale),
         }
-
-    def kl(self, other: Self) -> Array:
-        """`KL(self || other)` by sinh-sinh quadrature with 129 nodes centred on `self`."""
-        return student_kl(self, self.df, other, other.df)
-
-    def cdf(self, targets: Array) -> Array:
-        """The regularised incomplete beta function, right up to the Gaussian limit."""
-        z = multiply_by_exp(targets - self.location, -self.log_scale)
-        return t_tails(self.log_df, z)[0]
-
-    def quantile(self, probability: Array) -> Array:
-        """By bisection of the cdf; `probability` broadcasts against the batch."""
-        z = standard_t_quantile(probability, self.log_df)
-        return self.location + multiply_by_exp(z, self.log_scale)
-
-    def draw(self, key: Array) -> Array:
-        """`location + scale * t`."""
-        noise = jax.random.t(key, self.df, self.batch_shape, self.location.dtype)
-        return self.location + self.scale * noise
-
-    def crps(self, targets: Array) -> Array:
-        """The closed form of Jordan, Krueger and Lerch (2019); nan where `df <= 1`."""
-        return student_crps(self, self.log_df, targets)
 
 
 def scale_free_information(log_df: Array) -> tuple[Array, Array]:
