@@ -70,15 +70,7 @@ def unit_variance(
     * scale update: 0
     * stops nothing; the scale is not trained
 
-    Args:
-        dist: the predicted distribution, any family; only its mean is used.
-        targets: observed values, exactly the shape of the predictions.
-        where: boolean; elements that are False count neither in the value, which is 0 there, nor in
-            the gradient. Their targets may be nan.
-        weights: importance of each element, a factor on its loss.
-
-    Returns:
-        One value per element of the batch, summed over the coordinates of a vector-valued target.
+    Arguments and result are those of `nll`; the coordinates of a vector-valued target are summed.
 
     Example:
         >>> import jax.numpy as jnp
@@ -107,15 +99,8 @@ def faithful(
     The method has a second half in the network: the scale head reads the shared trunk through
     `jax.lax.stop_gradient`, so that the trunk, too, learns from the mean alone.
 
-    Args:
-        dist: the predicted distribution, of a family that has its mean as a parameter.
-        targets: observed values, exactly the shape of the predictions.
-        where: boolean; elements that are False count neither in the value, which is 0 there, nor in
-            the gradient. Their targets may be nan.
-        weights: importance of each element, a factor on its loss.
-
-    Returns:
-        One value per element. The value is not a likelihood; compare models by `nll`.
+    Arguments and result are those of `nll`, for families that have their mean as a parameter. The
+    value is not a likelihood; compare models by `nll`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -159,17 +144,12 @@ def beta_nll(
     * scale update: `exp(beta * log_variance) * (1 - z^2) / 2` on the log-variance
     * stops the gradient through the weight `variance^beta`
 
+    Other arguments and the result are those of `nll`, for families with scalar targets and a
+    variance. The value is not a likelihood; compare models by `nll`.
+
     Args:
-        dist: the predicted distribution, of any family with scalar targets and a variance.
-        targets: observed values, exactly the shape of the predictions.
-        where: boolean; elements that are False count neither in the value, which is 0 there, nor in
-            the gradient. Their targets may be nan.
-        weights: importance of each element, a factor on its loss.
         beta: between 0 and 1; a scalar, also a traced one such as `optax.linear_schedule(1, 0,
             1000)(step)`, or one value per element. The paper recommends 0.5.
-
-    Returns:
-        One value per element. The value is not a likelihood; compare models by `nll`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -227,15 +207,7 @@ def natural_gradient(
     variance by `a ((targets - mean)^2 - variance)`: the moments move towards those of the data, as
     in natural-gradient expectation maximisation for a mixture of one component.
 
-    Args:
-        dist: the predicted distribution, any family.
-        targets: observed values, exactly the shape of the predictions.
-        where: boolean; elements that are False count neither in the value, which is 0 there, nor in
-            the gradient. Their targets may be nan.
-        weights: importance of each element, a factor on its loss.
-
-    Returns:
-        The NLL per element.
+    Arguments and result are those of `nll`.
 
     Example:
         >>> import jax, jax.numpy as jnp

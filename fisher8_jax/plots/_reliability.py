@@ -41,7 +41,7 @@ def plot_reliability(
     non-finite prediction lie below no quantile; the legend states their number.
 
     Args:
-        dist: predictions, batch shape (points,), any continuous family.
+        dist: predictions, batch shape (points,); any continuous family, where the PIT is drawn.
         targets: observed values.
         where: boolean, False for points that do not count.
         ax: axes to draw into, by default the current ones. Call again to add a model.
@@ -88,18 +88,11 @@ def plot_pit(
     """Draws the histogram of the probability integral transform.
 
     Level bars are right. A valley is overconfident, a hill has too large a variance, a slope is a
-    biased mean.
+    biased mean. Other arguments are those of `plot_reliability`.
 
     Args:
-        dist: predictions, batch shape (points,), any continuous family.
-        targets: observed values.
         bins: number of equal bins; 10 are those of the paper's ECE.
-        where: boolean, False for points that do not count.
-        ax: axes to draw into, by default the current ones.
         **kwargs: of `Axes.bar` for the bars.
-
-    Returns:
-        The axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -154,18 +147,12 @@ def plot_intervals(
     """Draws central intervals around the mean, sorted by width, and the residuals in them.
 
     Residuals inside are dots, those outside are crosses; the legend states their share. Crosses
-    should be spread evenly: many on the left mean that small variances are not to be trusted.
+    should be spread evenly: many on the left mean that small variances are not to be trusted. Other
+    arguments are those of `plot_reliability`.
 
     Args:
-        dist: predictions, batch shape (points,), any family.
-        targets: observed values.
         level: of the intervals.
-        where: boolean, False for points that are not drawn.
-        ax: axes to draw into, by default the current ones.
         **kwargs: of `Axes.fill_between` for the intervals.
-
-    Returns:
-        The axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -207,18 +194,12 @@ def plot_residuals(
     """Draws the size of residuals against the predicted standard deviation, on log axes.
 
     The diamonds are root mean squares over groups of equal size, with two standard errors for
-    normal residuals. They should lie on the line. Above it the model is overconfident.
+    normal residuals. They should lie on the line. Above it the model is overconfident. Other
+    arguments are those of `plot_reliability`.
 
     Args:
-        dist: predictions, batch shape (points,), any family with a finite variance.
-        targets: observed values.
         groups: number of groups along the predicted standard deviation.
-        where: boolean, False for points that are not drawn.
-        ax: axes to draw into, by default the current ones.
         **kwargs: of `Axes.plot` for the dots.
-
-    Returns:
-        The axes.
 
     Example:
         >>> import jax.numpy as jnp

@@ -5,18 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import chex
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 
 from fisher8_jax._internal.checks import check_host_array, check_mask, check_targets
 from fisher8_jax.families import Predictive
-
-try:
-    import matplotlib.pyplot as plt
-except ImportError as error:  # pragma: no cover
-    raise ImportError(
-        "The plots need matplotlib, which is not installed. Run `pip install fisher8_jax[plots]`."
-    ) from error
-from matplotlib.axes import Axes
 
 # Okabe and Ito (2008): distinct for readers with any kind of colour blindness.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"

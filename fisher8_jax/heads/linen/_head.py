@@ -27,18 +27,7 @@ from fisher8_jax.heads._links import (
 class DistributionHead(nn.Module, Generic[SomeFamily]):
     """From features to a predicted distribution, one linear layer per raw output.
 
-    The layers and the link compute in at least float32, whatever the dtype of the features. Type
-    checkers know which family a head predicts: that of its link, by default the Gaussian.
-
-    Args:
-        link: 'log_variance', 'softplus_std', 'softplus_variance', 'soft_bounds', or a `Link` such
-            as `family_link(Laplace)`.
-        target_shape: the shape of one row of predictions, () for one target per row.
-        stop_gradient: True lets only the first raw output, the location, train what is below the
-            head, as Faithful does.
-        initial: first biases by the name of the raw output; `initial_outputs(link, targets)` makes
-            them from data. Zeros by default.
-        kernel_init: the initialiser of all kernels.
+    Fields and call are those of `heads.nnx.DistributionHead`, without `in_features` and `rngs`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -66,18 +55,7 @@ class DistributionHead(nn.Module, Generic[SomeFamily]):
         where: Array | None = None,
         axis: int | tuple[int, ...] = 0,
     ) -> SomeFamily:
-        """The predicted distribution for each row.
-
-        Args:
-            features: any batch axes, features last.
-            natural_gradient: True makes what follows back-propagate by `fisher8`. Leave it False
-                for predictions and for the KL radius.
-            where: the mask of `fisher8`.
-            axis: the batch axis or axes of `fisher8`.
-
-        Returns:
-            A distribution of batch shape `features.shape[:-1] + target_shape`.
-        """
+        """The predicted distribution for each row, see `heads.nnx.DistributionHead`."""
         link = check_link(self.link)
         biases = output_biases(link, self.target_shape, self.initial)
         layers = {
