@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import matplotlib
 import numpy as np
@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fisher8_jax._internal.html import table
 from fisher8_jax.command._csv import counted
 from fisher8_jax.command._study import Study
-from fisher8_jax.diagnostics import Finding
 from fisher8_jax.families import Predictive
 from fisher8_jax.plots import (
     plot_importance,
@@ -83,7 +83,6 @@ h2 { font-size: 1.25rem; margin: 2.5rem 0 0.5rem; padding-top: 0.75rem;
      border-top: 1px solid #ddd; }
 p { max-width: 44rem; }
 .lead { color: #555; margin-top: 0; }
-.scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.3rem 0.9rem 0.3rem 0; text-align: right; border-bottom: 1px solid #eee;
          white-space: nowrap; }
@@ -94,8 +93,6 @@ th:first-child, td:first-child { text-align: left; }
 .card { border: 1px solid #ddd; border-radius: 6px; padding: 0.6rem 0.8rem; }
 .card b { display: block; font-size: 1.3rem; }
 .card span { color: #555; font-size: 0.85rem; }
-.finding { border-left: 4px solid #E69F00; padding: 0.1rem 0 0.1rem 1rem; margin: 1rem 0; }
-.finding.error { border-color: #D55E00; }
 .fine { border-left: 4px solid #009E73; padding: 0.5rem 1rem; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr));
         gap: 0 1rem; }
@@ -189,7 +186,7 @@ def _scores(study: Study) -> str:
         ]
         for name, label in names.items()
     ]
-    return _BASELINE + _table(["score", "value", "95 % interval", "baseline"], rows)
+    return _BASELINE + table(["score", "value", "95 % interval", "baseline"], rows)
 
 
 def _data(study: Study) -> str:
@@ -204,7 +201,7 @@ def _data(study: Study) -> str:
         f"{', '.join(map(str, sorted(strangest.tolist())))}. <code>predict</code> writes the "
         "familiarity of every new row: the share of these rows that are no more familiar.</p>"
     )
-    return _table(header, rows) + sentence
+    return table(header, rows) + sentence
 
 
 def _summary(column: pd.Series) -> list[str]:
@@ -232,7 +229,7 @@ def _model(study: Study) -> str:
         f"<b>{_text(model.family_)}</b>, trained by the method <b>{_text(method)}</b>. "
         "Rows that a network held out chose among the candidates:</p>"
     )
-    return sentence + _table(["likelihood and method", "held-out NLL"], tried)
+    return sentence + table(["likelihood and method", "held-out NLL"], tried)
 
 
 def _importance(study: Study) -> str:
@@ -246,23 +243,7 @@ def _importance(study: Study) -> str:
 def _doctor(study: Study) -> str:
     if not study.diagnosis:
         return "<p class='fine'>No fault found.</p>"
-    return "".join(map(_finding, study.diagnosis.findings))
-
-
-def _finding(finding: Finding) -> str:
-    return (
-        f"<div class='finding {_text(finding.severity)}'><p><b>{_text(finding.severity)}: "
-        f"{_text(finding.code)}</b></p><p>{_text(finding.sentence)}</p>"
-        f"<p><i>What to change:</i> {_text(finding.advice)}</p></div>"
-    )
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{_text(cell)}</th>" for cell in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<div class='scroll'><table><tr>{head}</tr>{body}</table></div>"
+    return study.diagnosis._repr_html_()
 
 
 def _number(value: object) -> str:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fisher8_jax._internal.text import aligned
 from fisher8_jax.curvature._trace import TracedNetwork
 from fisher8_jax.curvature._walk import Alias, Use
 
@@ -275,10 +276,9 @@ def describe(solver: str, unknowns: int, leaves: Sequence[LeafPlan]) -> str:
     """
     header = ("leaf", "shape", "form", "uses", "numbers", "operations")
     rows = [header, *(_row(leaf) for leaf in leaves)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     total = sum(leaf.operations for leaf in leaves)
     first = f"{solver}; {unknowns:,} unknowns, {total:,} operations for their Gram matrix"
-    return "\n".join([first, *(_line(row, widths) for row in rows)])
+    return "\n".join([first, *aligned(rows, left=4)])
 
 
 def _row(leaf: LeafPlan) -> tuple[str, ...]:
@@ -289,19 +289,5 @@ def _row(leaf: LeafPlan) -> tuple[str, ...]:
     uses = ", ".join(counted)
     if leaf.positions > 1:
         uses += f", {leaf.positions} positions"
-    return (
-        leaf.name,
-        str(leaf.shape),
-        leaf.form,
-        uses,
-        f"{leaf.floats:,}",
-        f"{leaf.operations:,}",
-    )
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [
-        cell.rjust(width) if column >= 4 else cell.ljust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
+    numbers = f"{leaf.floats:,}", f"{leaf.operations:,}"
+    return leaf.name, str(leaf.shape), leaf.form, uses, *numbers

@@ -6,9 +6,10 @@ what depends on the network, `solve` uses it for a right-hand side. Both see arr
 coordinates.
 """
 
+import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -40,13 +41,10 @@ class Prepared(NamedTuple):
 class Solver(Protocol):
     """One way to solve."""
 
-    @property
-    def knows_movement(self) -> bool:
-        """Whether `movement` is that of the whole step."""
-
-    @property
-    def needs_deltas(self) -> bool:
-        """Whether `prepare` computes the deltas, from which the gradient then follows cheaply."""
+    knows_movement: ClassVar[bool]
+    """Whether `movement` is that of the whole step."""
+    needs_deltas: ClassVar[bool]
+    """Whether `prepare` computes the deltas, from which the gradient then follows cheaply."""
 
     def prepare(self, problem: Problem, rows: Rows) -> Prepared:
         """What has to be kept for `solve`; `rows` are empty unless it `needs_deltas`."""
@@ -61,7 +59,8 @@ class Solver(Protocol):
         """One line for `NetworkCurvature.describe`."""
 
 
-class Direct(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Direct:
     """Forms the Gram matrix of all outputs of the batch and factorises it.
 
     Exact. Costs `(outputs rows)^3 / 3` operations and a matrix of `(outputs rows)^2` numbers. Under
@@ -72,6 +71,9 @@ class Direct(NamedTuple):
         >>> Direct()
         Direct()
     """
+
+    knows_movement: ClassVar[bool] = True
+    needs_deltas: ClassVar[bool] = True
 
     def prepare(self, problem: Problem, rows: Rows) -> Prepared:
         def gather(x: Array, axis: int) -> Array:
@@ -88,14 +90,6 @@ class Direct(NamedTuple):
         solution = solve_damped(prepared.state, prepared.damping, everywhere.reshape(-1))
         return _local(solution.reshape(everywhere.shape), right.shape[1], axis_name)
 
-    @property
-    def knows_movement(self) -> bool:
-        return True
-
-    @property
-    def needs_deltas(self) -> bool:
-        return True
-
     def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
         everywhere = _gather(solution, 1, axis_name)
         product = jnp.matmul(prepared.state, everywhere.reshape(-1), precision=_EXACT)
@@ -106,7 +100,8 @@ class Direct(NamedTuple):
         return "direct: one Cholesky factorisation of the whole batch"
 
 
-class Blocks(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Blocks:
     """Solves independent systems of `rows` examples each and averages their steps.
 
     Keeps part of the gain at a fraction of the cost, and needs no communication: under `axis_name`
@@ -125,6 +120,9 @@ class Blocks(NamedTuple):
 
     rows: int
     outputs: int | None = None
+
+    knows_movement: ClassVar[bool] = False  # blocks do not see what others do to their examples
+    needs_deltas: ClassVar[bool] = True
 
     def prepare(self, problem: Problem, rows: Rows) -> Prepared:
         outputs, coordinates = problem.whitening.outputs, problem.whitening.factor.shape[-1]
@@ -158,14 +156,6 @@ class Blocks(NamedTuple):
         solution = solve(prepared.state, prepared.damping, flat).reshape(split.shape)
         return jnp.moveaxis(solution, 0, 1).reshape(right.shape[0], -1)[:, : right.shape[1]]
 
-    @property
-    def knows_movement(self) -> bool:
-        return False  # blocks do not see what others do to their examples
-
-    @property
-    def needs_deltas(self) -> bool:
-        return True
-
     def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
         raise NotImplementedError("Blocks do not know how far the whole step moves the outputs.")
 
@@ -174,7 +164,8 @@ class Blocks(NamedTuple):
         return f"blocks: independent factorisations of {self.rows} rows{outputs} each"
 
 
-class ConjugateGradients(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ConjugateGradients:
     """Solves without any matrix: one forward- and one reverse-mode derivative an iteration.
 
     For dense outputs and very large batches, where `(outputs rows)^2` numbers are too many. The
@@ -200,6 +191,9 @@ class ConjugateGradients(NamedTuple):
     max_iterations: int = 100
     tolerance: float = 0.003
     rank: int = 64
+
+    knows_movement: ClassVar[bool] = True
+    needs_deltas: ClassVar[bool] = False
 
     def prepare(self, problem: Problem, rows: Rows) -> Prepared:
         return Prepared(problem.jacobian, problem.damping, problem.elements)
@@ -239,14 +233,6 @@ class ConjugateGradients(NamedTuple):
 
         is_done = (found.left <= target) | (found.size <= 0)
         return size * lax.cond(is_done, lambda found: found.solution, go_on, found)
-
-    @property
-    def knows_movement(self) -> bool:
-        return True
-
-    @property
-    def needs_deltas(self) -> bool:
-        return False
 
     def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
         return prepared.state.gram_product(solution, axis_name)

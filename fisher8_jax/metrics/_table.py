@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import chex
 import numpy as np
 
+from fisher8_jax._internal.text import aligned
+
 _MOST_COLUMNS = 8
 
 Row = tuple[str, chex.Array, chex.Array | None, chex.Array | None]
@@ -14,7 +16,7 @@ Row = tuple[str, chex.Array, chex.Array | None, chex.Array | None]
 def format_table(rows: Sequence[Row], names: Sequence[str] | None, note: str | None) -> str:
     """Rows of (label, values, lower, upper), one column per element of the values."""
     cells, more = table_cells(rows, names, note)
-    lines = _align(cells)
+    lines = [line for line in aligned(cells) if line]
     if more:
         lines.append(f"... and {more} more columns")
     return "\n".join(lines)
@@ -59,13 +61,3 @@ def _cell(columns: Sequence[np.ndarray | None], position: int) -> str:
 
 def _number(value: np.generic) -> str:
     return str(value) if isinstance(value, np.integer) else f"{float(value):.4g}"
-
-
-def _align(cells: list[list[str]]) -> list[str]:
-    """Labels to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for label, *numbers in cells:
-        padded = [n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True)]
-        lines.append("  ".join([label.ljust(widths[0]), *padded]).rstrip())
-    return [line for line in lines if line]
