@@ -53,7 +53,8 @@ def predict_members(
         Array([2., 4.], dtype=float32)
     """
     if len(jax.tree.leaves(params)[0]) == 1:
-        return Mixture(_with_axis(predict(take_member(params, 0), inputs), 0))
+        one = predict(take_member(params, 0), inputs)
+        return Mixture(jax.tree.map(lambda leaf: leaf[None], one))
     return Mixture(jax.vmap(predict, in_axes=(0, None))(params, inputs))
 
 
@@ -105,8 +106,3 @@ def take_member(tree: Tree, index: int) -> Tree:
         Array([3., 4., 5.], dtype=float32)
     """
     return jax.tree.map(lambda leaf: leaf[index], tree)
-
-
-def _with_axis(tree: Tree, axis: int) -> Tree:
-    """`tree` with an axis for its only member."""
-    return jax.tree.map(lambda leaf: jnp.expand_dims(leaf, axis), tree)

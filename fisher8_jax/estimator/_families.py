@@ -2,46 +2,32 @@
 
 import dataclasses
 import inspect
+import re
 from typing import Any
 
 import numpy as np
 
+import fisher8_jax.families
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.estimator._estimator_checks import as_targets
 from fisher8_jax.families import (
-    Bernoulli,
-    Beta,
     Family,
-    Gamma,
-    Gaussian,
-    Laplace,
-    LogNormal,
-    NegativeBinomial,
-    Poisson,
-    StudentT,
+    ScalarFamily,
     StudentTLearnedDf,
     VonMises,
     Weibull,
-    ZeroInflatedPoisson,
 )
 
 # So many different whole numbers may as well be measurements.
 _MANY_VALUES = 50
 
+# All families of scalar targets, such as `student_t`.
 LIKELIHOODS: dict[str, type[Family]] = {
-    "gaussian": Gaussian,
-    "student_t": StudentT,
-    "student_t_learned_df": StudentTLearnedDf,
-    "laplace": Laplace,
-    "log_normal": LogNormal,
-    "gamma": Gamma,
-    "weibull": Weibull,
-    "poisson": Poisson,
-    "negative_binomial": NegativeBinomial,
-    "zero_inflated_poisson": ZeroInflatedPoisson,
-    "beta": Beta,
-    "bernoulli": Bernoulli,
-    "von_mises": VonMises,
+    re.sub("(?!^)(?=[A-Z])", "_", name).lower(): family
+    for name, family in vars(fisher8_jax.families).items()
+    if inspect.isclass(family)
+    and issubclass(family, ScalarFamily)
+    and not inspect.isabstract(family)
 }
 
 # What 'auto' leaves out. That real numbers are angles the data cannot tell; the others cost a

@@ -21,7 +21,7 @@ import optax
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from fisher8_jax._internal.checks import check_positive
+from fisher8_jax._internal.checks import check_choice, check_positive
 from fisher8_jax._internal.numerics import AxisName, all_finite, at_least_float32
 from fisher8_jax.families import Family
 from fisher8_jax.optimizers._measure import (
@@ -37,9 +37,7 @@ from fisher8_jax.optimizers._measured_steps import (
     measure_every_few_steps,
 )
 from fisher8_jax.optimizers._radius_checks import (
-    check_measure,
     check_measure_every,
-    check_mode,
     check_precision,
     check_prediction,
     check_update_arguments,
@@ -168,8 +166,8 @@ def scale_by_kl_radius(
         check_positive("max_kl", max_kl)
     if max_change is not None and not callable(max_change):
         check_positive("max_change", max_change)
-    check_mode(mode)
-    check_measure(measure)
+    check_choice("mode", mode, ("target", "cap"))
+    check_choice("measure", measure, ("derivative", "difference"))
     by_difference = measure == "difference"
     check_positive("max_backtracks", max_backtracks)
     check_measure_every(measure_every, exact=exact)

@@ -32,21 +32,6 @@ def check_parameters(params: optax.Params) -> None:
             )
 
 
-def check_mode(mode: str) -> None:
-    """Rejects an unknown mode by name."""
-    if mode not in ("target", "cap"):
-        raise ValueError(
-            f"`mode` must be 'target' (always move `max_kl`) or 'cap' (never move further), "
-            f"got {mode!r}."
-        )
-
-
-def check_measure(measure: str) -> None:
-    """Rejects an unknown way to measure by name."""
-    if measure not in ("derivative", "difference"):
-        raise ValueError(f"`measure` must be 'derivative' or 'difference', got {measure!r}.")
-
-
 def check_measure_every(measure_every: object, *, exact: bool) -> None:
     """Rejects what is no number of steps, and `exact`, which measures every step."""
     if measure_every is None:

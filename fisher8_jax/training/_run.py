@@ -155,9 +155,15 @@ def validate(
 
 def final_params(trained: Trained, validated: Validated) -> tuple[Params, Variables]:
     """The best parameters and variables; the last ones of a run without a validation NLL."""
-    if np.isfinite(np.asarray(validated.best.score)).all():
-        return validated.best.params
-    return _final_params((trained.params, trained.state.variables), validated)
+    is_known = np.isfinite(np.asarray(validated.best.score))
+    last = (trained.params, trained.state.variables)
+    if is_known.all() or not is_known.any():
+        return validated.best.params if is_known.all() else last
+    return jax.tree.map(
+        lambda best, now: jnp.where(append_axes(is_known, best.ndim), best, now),
+        validated.best.params,
+        last,
+    )
 
 
 # None of these programs knows the optimizer: methods share them.
@@ -202,15 +208,6 @@ def _validate(
         return Validated(best, best_step, validated.stopped | (waited >= patience))
 
     return jax.vmap(of_run)(now, steps, validated, nll)
-
-
-@jax.jit
-def _final_params(last: tuple, validated: Validated) -> tuple[Params, Variables]:
-    def of_run(last: tuple, validated: Validated) -> tuple:
-        is_known = jnp.isfinite(validated.best.score)
-        return jax.tree.map(lambda a, b: jnp.where(is_known, a, b), validated.best.params, last)
-
-    return jax.vmap(of_run)(last, validated)
 
 
 Callback: TypeAlias = Callable[[int, dict[str, np.ndarray], Any], object]
@@ -322,22 +319,10 @@ class Training(NamedTuple):
         return progress._replace(validated=progress.validated._replace(stopped=stopped))
 
 
-def _step_kl(info: StepInfo) -> Array:
-    return info.step_kl
-
-
-def _smallest_log_variance(info: StepInfo) -> Array:
-    return jnp.min(2 * info.dist.log_std).astype(jnp.float32)
-
-
-def _largest_log_variance(info: StepInfo) -> Array:
-    return jnp.max(2 * info.dist.log_std).astype(jnp.float32)
-
-
 DIAGNOSTIC_METRICS: LoggedMetrics = (
-    ("step_kl", _step_kl),
-    ("smallest_log_variance", _smallest_log_variance),
-    ("largest_log_variance", _largest_log_variance),
+    ("step_kl", lambda info: info.step_kl),
+    ("smallest_log_variance", lambda info: jnp.min(2 * info.dist.log_std).astype(jnp.float32)),
+    ("largest_log_variance", lambda info: jnp.max(2 * info.dist.log_std).astype(jnp.float32)),
 )
 """What the doctor asks of every step besides the loss."""
 

@@ -93,7 +93,7 @@ def test_training_reaches_the_same_loss():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="`measure` must be 'derivative' or 'difference'"):
+    with pytest.raises(ValueError, match="`measure` must be one of derivative, difference"):
         scale_by_kl_radius(0.1, measure="jvp")
     with pytest.raises(ValueError, match="which is lost in bfloat16"):
         step(jnp.bfloat16, "difference")

@@ -213,7 +213,7 @@ def test_error_of_a_radius_that_is_not_positive(max_kl):
 
 
 def test_error_of_an_unknown_mode():
-    with pytest.raises(ValueError, match="`mode` must be 'target'"):
+    with pytest.raises(ValueError, match="`mode` must be one of target, cap"):
         scale_by_kl_radius(0.1, mode="trust")
 
 
