@@ -20,11 +20,10 @@ from benchmarks.machinery.store import Store
 
 ROOT = Path(__file__).parents[2]
 RECORD = json.loads((ROOT / "docs" / "figures.json").read_text())
-# Reference pages of the program, not of results.
-WITHOUT_RESULTS = {"docs/changelog.md", "docs/reference.md", "docs/families_derivations.md"}
 PAGES = sorted(
-    {"README.md", *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))}
-    - WITHOUT_RESULTS
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("README.md", "benchmarks/README.md", "docs/**/*.md")
+    for path in ROOT.glob(pattern)
 )
 
 _LEFT_OUT = re.compile(
@@ -32,18 +31,22 @@ _LEFT_OUT = re.compile(
     r"|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]*\$|\]\([^)]*\)|<[^>\n]+>",
     re.S | re.M,
 )
+# The tables of the site have a test of their own.
+_INCLUDED = re.compile(r"^```\{include\} (?!reproduction_tables)(\S+\.txt)$", re.M)
 _FIGURE = re.compile(
     r"(?<![\w.,/^-])-?\d[\d,]*(?:\.\d+)? %"
-    r"|(?<![\w.,/^])-?\d+\.\d+(?![\w.]*\.\d)"
+    r"|(?<![\w.,/^])-?\d+\.\d+(?:e-?\d+)?(?![\w.]*\.\d)"
     r"|\b\d+ of (?:the )?\d[\d,]*\b"
 )
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
 
 
 def figures(page: str) -> list[str]:
-    """The figures of a page."""
+    """The figures of a page and of the tables that it includes."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return _FIGURE.findall(_LEFT_OUT.sub(" ", text))
+    tables = [(ROOT / page).with_name(name) for name in _INCLUDED.findall(text)]
+    texts = [text, *(table.read_text(encoding="utf-8") for table in tables)]
+    return [figure for part in texts for figure in _FIGURE.findall(_LEFT_OUT.sub(" ", part))]
 
 
 @functools.cache
@@ -88,7 +91,8 @@ def is_in(figure: str, source: str) -> bool:
     if " of " in figure:
         return figure.replace(" of the ", " of ") in text
     digits = figure.removesuffix(" %").replace(",", "")
-    decimals = len(digits.partition(".")[2])
+    mantissa, _, exponent = digits.partition("e")
+    decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
     values = np.concatenate([numbers, 100 * numbers]) if figure.endswith("%") else numbers
     return bool(np.any(np.abs(values - float(digits)) <= 0.5000001 * 10.0**-decimals))
 
