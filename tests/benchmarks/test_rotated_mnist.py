@@ -75,7 +75,7 @@ def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_
     setup = make_setup("beta_nll", prior=500.0, rows=rows)
     rotated_mnist_jobs.BATCH, batch = 128, rotated_mnist_jobs.BATCH
     try:
-        state, _ = rotated_mnist_jobs.fit(
+        found, _ = rotated_mnist_jobs.fit(
             job, setup, small_problem, None, tmp_path / "c", lambda amount: None
         )
         schedules = [rotated_mnist_jobs.epoch_schedule(job, rows, epoch) for epoch in range(2)]
@@ -109,8 +109,8 @@ def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_
             params = jax.tree.map(lambda p, v, rate=rate: p - rate * v, params, velocity)
             step += 1
     assert step == steps
-    for ours, expected in zip(jax.tree.leaves(state.params), jax.tree.leaves(params), strict=True):
-        np.testing.assert_allclose(ours[0], expected, atol=2e-5)
+    for ours, expected in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
+        np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
 def test_scores_are_in_degrees(small_problem, tmp_path):
@@ -182,10 +182,10 @@ def test_methods_with_peculiar_needs_learn(method, small_problem, tmp_path):
         learning_rate=setting.learning_rate,
     )
     setup = make_setup(method, prior=0.0, rows=300)
-    state, history = rotated_mnist_jobs.fit(
+    params, history = rotated_mnist_jobs.fit(
         job, setup, small_problem, None, tmp_path / "c", lambda amount: None
     )
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
     assert history.scores[-1, 1] < history.scores[0, 1]
 
 
@@ -240,10 +240,9 @@ def test_long_trainings_record_feature_accuracy_on_the_way(small_problem, tmp_pa
     result = Store(tmp_path / "results").read(job.cell, job.spec)
     setup = make_setup("fisher8", prior=0.0, rows=300)
     folder = tmp_path / "again"
-    state, history = rotated_mnist_jobs.fit(
+    params, history = rotated_mnist_jobs.fit(
         job, setup, small_problem, None, folder, lambda amount: None
     )
-    params = jax.tree.map(lambda leaf: leaf[0], state.params)
     last = rotated_mnist_jobs.probe("fisher8", params, small_problem, rows=200)
     assert result["history"]["features"] == history.features.tolist()
     assert result["history"]["features"][-1] == last
@@ -267,7 +266,7 @@ def test_the_network_recipe_is_the_libraries_default(small_problem, tmp_path):
     job = make_job(tmp_path, method="network_recipe", learning_rate=1.0, epochs=1)
     setup = make_setup("network_recipe", prior=0.0, rows=300, epochs=1)
     assert rotated_mnist_jobs.BATCH == 512  # one batch of 300 rows, filled up
-    state, history = rotated_mnist_jobs.fit(
+    trained, history = rotated_mnist_jobs.fit(
         job, setup, small_problem, None, tmp_path / "c", lambda amount: None
     )
     params = jax.tree.map(
@@ -289,8 +288,8 @@ def test_the_network_recipe_is_the_libraries_default(small_problem, tmp_path):
         found.gradient, optimizer.init(params), params, step_kl=found.step_kl
     )
     expected = optax.apply_updates(params, updates)
-    for ours, leaf in zip(jax.tree.leaves(state.params), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(ours[0], leaf, atol=2e-4)
+    for ours, leaf in zip(jax.tree.leaves(trained), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, leaf, atol=2e-4)
     assert np.isfinite(history.scores).all()
 
 
@@ -323,10 +322,10 @@ def test_trial_trains_with_its_prior_and_scores_the_held_out_rows(small_problem,
         return rotated_mnist_jobs._trial(job, small_problem, prior, rows[30:], rows[:30], quiet)
 
     setup = make_setup("beta_nll", prior=1.0, rows=270)
-    state, _ = rotated_mnist_jobs.fit(
+    params, _ = rotated_mnist_jobs.fit(
         job, setup, small_problem, rows[30:], tmp_path / "again", quiet
     )
-    params = jax.tree.map(lambda leaf: np.asarray(leaf[0], float), state.params)
+    params = jax.tree.map(lambda leaf: np.asarray(leaf, float), params)
     hidden = small_problem.train.inputs[:30]
     for layer in params["trunk"]:
         hidden = np.maximum(hidden @ layer["w"] + layer["b"], 0)

@@ -11,7 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.experiments.rotated_mnist.data import Digits, Problem, load_digits, make_problem
+from benchmarks.experiments.rotated_mnist.evidence import (
+    Evidences,
+    start_evidences,
+    update_epochs,
+    update_evidences,
+)
 from benchmarks.experiments.rotated_mnist.networks import (
+    EvidenceSetup,
     make_setup,
     predictive_head,
     representation,
@@ -43,10 +50,14 @@ class History(NamedTuple):
     epoch: np.ndarray  # (evaluations,)
     scores: np.ndarray  # (evaluations, 3): RMSE, NLL, ECE on the test part
     features: np.ndarray | None  # (evaluations,), feature accuracy in percent; of long trainings
+    evidences: Evidences | None = None
 
-    def as_result(self) -> dict[str, np.ndarray]:
+    def as_result(self) -> dict[str, Any]:
         """What is stored of it."""
-        return {name: values for name, values in self._asdict().items() if values is not None}
+        fields = self._asdict()
+        if self.evidences is not None:
+            fields["evidences"] = self.evidences.as_result()
+        return {name: values for name, values in fields.items() if values is not None}
 
 
 def run_job(job: Job, report: Report) -> None:
@@ -56,8 +67,7 @@ def run_job(job: Job, report: Report) -> None:
     rows = len(problem.train.inputs)
     setup = make_setup(job.method, prior=prior, rows=rows, epochs=job.epochs)
     folder = job.scratch / job.cell
-    state, history = fit(job, setup, problem, None, folder, report)
-    params = jax.tree.map(lambda leaf: leaf[0], state.params)
+    params, history = fit(job, setup, problem, None, folder, report)
     result = {
         **dict(zip(("rmse", "nll", "ece"), evaluate(job, setup, params, problem), strict=True)),
         "feature_accuracy": probe(job.method, params, problem),
@@ -102,8 +112,7 @@ def choose_prior(job: Job, problem: Problem, report: Report) -> float:
 def _trial(job, problem, prior, train_rows, validation_rows, report) -> float:
     setup = make_setup(job.method, prior=prior, rows=len(train_rows), epochs=job.epochs)
     folder = job.scratch / job.grid_cell(prior)
-    state, _ = fit(job, setup, problem, train_rows, folder, report)
-    params = jax.tree.map(lambda leaf: leaf[0], state.params)
+    params, _ = fit(job, setup, problem, train_rows, folder, report)
     inputs = problem.train.inputs[validation_rows]
     dist = predict_degrees(job, setup, params, inputs, problem.scale)
     return float(nll(dist, jnp.asarray(problem.train.noisy[validation_rows], jnp.float32)))
@@ -116,24 +125,32 @@ def fit(
     rows: np.ndarray | None,
     folder: Path,
     report: Report,
-) -> tuple[TrainState, History]:
-    """Trains on `rows` of the training part (all by default), going on from a checkpoint."""
+) -> tuple[Any, History]:
+    """Trains on `rows` of the training part (all by default), going on from a checkpoint.
+
+    Returns:
+        The parameters, the last ones or for empirical Bayes the best, and how it went.
+    """
     chosen = slice(None) if rows is None else rows
     inputs, targets = problem.train.inputs[chosen], problem.train_targets[chosen]
     datasets = Datasets(jnp.asarray(inputs)[None], jnp.asarray(targets)[None])
-    runs = draw_run(job)
     rng = generator("rotated_mnist", job.seed, "init")
     init = setup.network.init(rng, inputs.shape[1])  # type: ignore[attr-defined]
-    state = start(setup.task, stack_members([init]), None, runs, datasets)
-    history = _empty_history(job.epochs)
+    by_evidence = isinstance(setup, EvidenceSetup)
+    evidences = start_evidences(init, job.epochs) if by_evidence else None
+    state = start(setup.task, stack_members([init]), None, draw_run(job, evidences), datasets)
+    history = _empty_history(job.epochs, evidences)
     if job.epochs == 0:
         _look(job, setup, state, problem, history, 0)
-        return state, history
+        return _of_run(state), history
     spec = {**job.spec, "rows": len(inputs)}
     with resumed(folder, spec, (state, history)) as ((state, history), done, save):
         report(done)
         for epoch in range(done, job.epochs):
-            schedule = epoch_schedule(job, len(inputs), epoch)
+            schedule, runs = (
+                epoch_schedule(job, len(inputs), epoch),
+                draw_run(job, history.evidences),
+            )
             state, losses = train(setup.task, state, datasets, runs, schedule)
             # A copy, because the old one may still be on its way to disk.
             history = jax.tree.map(np.array, history)
@@ -141,26 +158,42 @@ def fit(
             report(1)
             if epoch + 1 in history.epoch:
                 _look(job, setup, state, problem, history, epoch + 1)
+            if history.evidences is not None and epoch + 1 in update_epochs(job.epochs):
+                evidences = update_evidences(
+                    history.evidences,
+                    setup.network,
+                    _of_run(state),
+                    (inputs, targets),
+                    job.seed,
+                    update_epochs(job.epochs).index(epoch + 1),
+                )
+                history = history._replace(evidences=evidences)
             save((state, history), epoch + 1)
-    return state, history
+    return _of_run(state) if history.evidences is None else history.evidences.params, history
+
+
+def _of_run(state: TrainState) -> Any:
+    """The parameters of the only run."""
+    return jax.tree.map(lambda leaf: leaf[0], state.params)
 
 
 def _look(
     job: Job, setup: Setup, state: TrainState, problem: Problem, history: History, epoch: int
 ) -> None:
     """Writes down how the network is after so many epochs."""
-    params = jax.tree.map(lambda leaf: leaf[0], state.params)
+    params = _of_run(state)
     index = int(np.flatnonzero(history.epoch == epoch)[0])
     history.scores[index] = evaluate(job, setup, params, problem)
     if history.features is not None:
         history.features[index] = probe(job.method, params, problem, rows=CURVE_ROWS)
 
 
-def draw_run(job: Job) -> Run:
+def draw_run(job: Job, evidences: Evidences | None = None) -> Run:
     """One training as the only run."""
     seed = seed_of("rotated_mnist", job.seed, "key") & 0xFFFFFFFF
     rate = jnp.asarray([job.learning_rate], jnp.float32)
-    return Run(rate, jax.random.key(np.uint32(seed))[None], jnp.zeros(1, jnp.int32))
+    settings = rate if evidences is None else (rate, jnp.asarray(evidences.log_precision)[None])
+    return Run(settings, jax.random.key(np.uint32(seed))[None], jnp.zeros(1, jnp.int32))
 
 
 def epoch_schedule(job: Job, rows: int, epoch: int) -> Schedule:
@@ -227,7 +260,7 @@ def _represent(method, params, inputs):
     return representation(method, params, inputs)
 
 
-def _empty_history(epochs: int) -> History:
+def _empty_history(epochs: int, evidences: Evidences | None) -> History:
     """Twenty looks at a training, one at the untrained network."""
     every = max(1, epochs // EVALUATIONS)
     points = np.unique(np.append(np.arange(every, epochs + 1, every), epochs))
@@ -236,4 +269,5 @@ def _empty_history(epochs: int) -> History:
         epoch=points.astype(np.int32),
         scores=np.full((len(points), 3), np.nan),
         features=np.full(len(points), np.nan) if epochs == 0 or epochs >= CURVE_EPOCHS else None,
+        evidences=evidences,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 from jax import Array
 
@@ -17,7 +18,7 @@ from benchmarks.machinery.networks import Mlp, Params, affine
 from benchmarks.machinery.step import Task
 from benchmarks.machinery.training import Setup
 from fisher8_jax import Gaussian, fisher8_optimizer
-from fisher8_jax.training import Method, NetworkNaturalGradient
+from fisher8_jax.training import LossGradient, Method, NetworkNaturalGradient
 
 MOMENTUM = 0.9
 NATURAL_CLIP = 10.0
@@ -75,6 +76,47 @@ class NetworkSetup(Setup):
         return _network_task(self)
 
 
+@dataclasses.dataclass(frozen=True)
+class EvidenceSetup(Setup):
+    """SGD with a precision of the prior for each parameter array, which runs bring along.
+
+    A run's settings are its learning rate and the logarithms of the precisions.
+
+    Args:
+        rows: of the training part.
+    """
+
+    rows: int = 1
+
+    @property
+    def task(self) -> Task:
+        """For the loop; the same object for equal setups."""
+        return _evidence_task(self)
+
+
+@functools.lru_cache
+def _evidence_task(setup: EvidenceSetup) -> Task:
+    gradient = LossGradient("nll")
+
+    def method(settings: tuple[Array, Array], rate_factor: Array) -> Method:
+        learning_rate, log_precision = settings
+        decays = jnp.exp(log_precision) / setup.rows
+        links = [
+            optax.stateless(functools.partial(_add_decays, decays)),
+            optax.clip_by_global_norm(NATURAL_CLIP),
+            optax.sgd(learning_rate * rate_factor, momentum=MOMENTUM),
+        ]
+        return Method(gradient, optax.chain(*links))
+
+    return Task(setup.predict, method)
+
+
+def _add_decays(decays: Array, updates: Params, params: Params) -> Params:
+    leaves, structure = jax.tree.flatten(updates)
+    pairs = zip(leaves, decays, jax.tree.leaves(params), strict=True)
+    return jax.tree.unflatten(structure, [leaf + decay * old for leaf, decay, old in pairs])
+
+
 @functools.lru_cache
 def _network_task(setup: NetworkSetup) -> Task:
     def method(learning_rate: Array, rate_factor: Array) -> Method:
@@ -93,6 +135,8 @@ def make_setup(method: str, *, prior: float, rows: int, epochs: int = 1) -> Setu
         return Setup(network, row, Ready(steps))
     if method == "network_recipe":
         return NetworkSetup(network, row, optax.identity, steps)
+    if method == "natural_evidence":
+        return EvidenceSetup(network, row, optax.identity, rows)
     if method == "nll_adam":
         return Setup(network, row, optax.adam)
     optimizer = MomentumSgd(

@@ -106,6 +106,10 @@ def _seeds(row: Row) -> str:
     return f"{count}, {len(row.diverged)} diverged" if row.diverged else count
 
 
+def _prior(row: Row) -> str:
+    return "by evidence" if row.method == "natural_evidence" else f"{row.prior}"
+
+
 def _training(row: Row) -> str:
     if row.epochs == 0:
         return "none"
@@ -146,7 +150,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     found = []
     for regime, title in zip(REGIMES, TITLES, strict=True):
         lines = [
-            [row.label, _training(row), f"{row.prior}", *_cells(row), _seeds(row)]
+            [row.label, _training(row), _prior(row), *_cells(row), _seeds(row)]
             for row in rows
             if row.regime == regime
         ]
@@ -162,6 +166,6 @@ def _how_to_read() -> str:
         "constant) and ECE on noisy "
         "targets; the features are judged by a logistic regression of the digit. Small learning "
         f"rates are compressed in time: multiplied by {FULL_EPOCHS} over the number of epochs. The "
-        "published natural NLL chooses its prior by a Laplace approximation; here it is the plain "
-        "loss with a fixed prior. The published table has no untrained network."
+        "published natural NLL chooses its prior by empirical Bayes; the plain row has a fixed "
+        "one. The published table has no untrained network."
     )
