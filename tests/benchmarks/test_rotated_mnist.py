@@ -13,9 +13,7 @@ from scipy import stats
 
 from benchmarks.__main__ import main
 from benchmarks.experiments.rotated_mnist import command as rotated_mnist
-from benchmarks.experiments.rotated_mnist import curves as rotated_mnist_curves
 from benchmarks.experiments.rotated_mnist import jobs as rotated_mnist_jobs
-from benchmarks.experiments.rotated_mnist import report as rotated_mnist_report
 from benchmarks.experiments.rotated_mnist.data import (
     Problem,
     Rotated,
@@ -24,11 +22,10 @@ from benchmarks.experiments.rotated_mnist.data import (
 )
 from benchmarks.experiments.rotated_mnist.networks import MomentumSgd, make_setup, representation
 from benchmarks.experiments.rotated_mnist.plan import PRESETS, PRIOR_GRID, SETTINGS, Job
-from benchmarks.machinery.document import Figure, to_markdown
 from benchmarks.machinery.rows import shuffled_epoch
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
-from fisher8_jax import Gaussian, network_gradient, network_optimizer, plots
+from fisher8_jax import Gaussian, network_gradient, network_optimizer
 
 pytestmark = pytest.mark.usefixtures("float32")
 
@@ -75,7 +72,7 @@ def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_
     setup = make_setup("beta_nll", prior=500.0, rows=rows)
     rotated_mnist_jobs.BATCH, batch = 128, rotated_mnist_jobs.BATCH
     try:
-        found, _ = rotated_mnist_jobs.fit(
+        trained, _ = rotated_mnist_jobs.fit(
             job, setup, small_problem, None, tmp_path / "c", lambda amount: None
         )
         schedules = [rotated_mnist_jobs.epoch_schedule(job, rows, epoch) for epoch in range(2)]
@@ -109,7 +106,7 @@ def test_training_is_plain_sgd_with_momentum_on_true_batches(small_problem, tmp_
             params = jax.tree.map(lambda p, v, rate=rate: p - rate * v, params, velocity)
             step += 1
     assert step == steps
-    for ours, expected in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
+    for ours, expected in zip(jax.tree.leaves(trained), jax.tree.leaves(params), strict=True):
         np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
@@ -397,75 +394,3 @@ def test_collier_predicts_with_its_temperature(tmp_path, monkeypatch):
     head = rotated_mnist_networks.predictive_head(types.SimpleNamespace(method="collier"))
     latent = Gaussian(jnp.zeros(1), jnp.log(jnp.full(1, 9.0)))
     assert float(head(latent).std[0]) == pytest.approx(5.0)
-
-
-def stored_cell(store, tmp_path, rmse, **fields):
-    job = make_job(tmp_path, images="mnist", epochs=5, **fields)
-    history = {"loss": [1.0], "epoch": [5], "scores": [[rmse, 4.0, None]]}
-    result = {"rmse": rmse, "nll": 4.2, "ece": None, "feature_accuracy": 80.0, "history": history}
-    store.write(job.cell, spec=job.spec, result=result, provenance={})
-
-
-def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
-    store = Store(tmp_path)
-    assert rotated_mnist_report.section(store) is None
-    assert rotated_mnist_curves.figure(store) is None
-    for seed, rmse in ((1, 14.0), (2, 16.0)):
-        stored_cell(store, tmp_path, rmse, seed=seed)
-    stored_cell(store, tmp_path, 20.0, regime="dependent")
-    stored_cell(store, tmp_path, 12.0, method="fisher8_radius", learning_rate=1.0)
-    trial = make_job(tmp_path, images="mnist", prior=None).grid_cell(0.1)
-    store.write(trial, spec={}, result={"validation_nll": 1.0}, provenance={})
-    first, radius, dependent = rotated_mnist_report.table_rows(store)
-    assert first.seeds == (1, 2)
-    assert first.mean[0] == 15
-    assert first.std[0] == 1
-    assert math.isnan(first.mean[2])
-    assert first.learning_rate == pytest.approx(5e-4)
-    assert first.paper[:2] == (14.709, 4.252)  # the published row of lambda = 0
-    assert radius.paper is None
-    assert dependent.regime == "dependent"
-    job = make_job(tmp_path, images="mnist", epochs=5, seed=3)
-    lost = {
-        "rmse": 1e17,
-        "nll": None,
-        "ece": 0.5,
-        "feature_accuracy": None,
-        "history": {"epoch": []},
-    }
-    store.write(job.cell, spec=job.spec, result=lost, provenance={})
-    assert rotated_mnist_report.table_rows(store)[0].diverged == (3,)
-    text = to_markdown("", [rotated_mnist_report.section(store)], None)
-    assert "15.00 ± 1.00 (14.71)" in text
-    assert "3, 1 diverged" in text
-    assert "Noise that depends on the digit" in text
-    with plots.style():  # as the report draws it
-        assert len(rotated_mnist_curves.figure(store).axes) == 4
-
-
-def test_the_picture_of_features_has_a_panel_for_each_regime_and_length(tmp_path):
-    store = Store(tmp_path)
-    stored_cell(store, tmp_path, 14.0)
-    assert rotated_mnist_curves.trained_with_features(store) == []
-    assert not any("features" in block.name for block in pictures(store))
-    for regime, epochs in (("dependent", 100), ("independent", 500), ("independent", 100)):
-        job = make_job(tmp_path, images="mnist", regime=regime, epochs=epochs)
-        result = {"rmse": 14.0, "nll": 4.2, "ece": 0.1, "feature_accuracy": 81.0}
-        looks = {"epoch": [epochs // 2, epochs], "scores": [[14.0, 4.2, 0.1]] * 2}
-        history = {"loss": [1.0] * epochs, **looks, "features": [70.0, None]}
-        store.write(job.cell, spec=job.spec, result={**result, "history": history}, provenance={})
-    job = make_job(tmp_path, images="mnist", method="untrained", epochs=0)
-    looks = {"epoch": [0], "scores": [[51.0, 5.3, 0.1]], "features": [72.0]}
-    store.write(job.cell, spec=job.spec, result={**result, "history": looks}, provenance={})
-    with plots.style():
-        axes = rotated_mnist_curves.features_figure(store).axes
-    titles = [axis.get_title() for axis in axes]
-    lengths = [title.rpartition(", ")[2] for title in titles]
-    assert lengths == ["100 epochs", "500 epochs", "100 epochs"]
-    assert [line.get_ydata()[0] for line in axes[0].lines] == [70.0, 72.0]
-    assert [len(axis.lines) for axis in axes] == [2, 2, 1]  # untrained with equal noise alone
-    assert any("features" in block.name for block in pictures(store))
-
-
-def pictures(store):
-    return [b for b in rotated_mnist_report.section(store).blocks if isinstance(b, Figure)]
