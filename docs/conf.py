@@ -3,6 +3,7 @@
 import importlib.metadata
 import pathlib
 import shutil
+import sys
 
 from docutils import nodes
 from latex2mathml.converter import convert
@@ -60,8 +61,11 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "plot_gallery": True,
     "run_stale_examples": True,  # what they call may have changed, though they did not
-    "reset_modules": (),
+    # By its name: Sphinx keeps settings in a file, which functions of this one cannot go into.
+    "reset_modules": ("gallery_reset.forget_programs",),
+    "reset_modules_order": "after",
 }
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 
 def formulas_are_literal(app, what, name, obj, options, lines):
