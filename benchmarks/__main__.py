@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(name: str, options: Sequence[str]) -> int:
     from benchmarks.machinery.command import UsageError
     from benchmarks.machinery.data import DataUnavailableError
+    from benchmarks.machinery.environments import NotInstalledError
 
     try:
         module = BENCHMARKS[name].load_command()
@@ -32,7 +33,7 @@ def _run(name: str, options: Sequence[str]) -> int:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         module.add_arguments(parser)
         return module.run(parser.parse_args(options))
-    except (UsageError, DataUnavailableError) as error:
+    except (UsageError, DataUnavailableError, NotInstalledError) as error:
         print(f"{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.experiments.adoption import environments
 from benchmarks.experiments.adoption.loops import (
     Loop,
     Network,
@@ -18,6 +17,7 @@ from benchmarks.experiments.adoption.loops import (
 )
 from benchmarks.experiments.adoption.plan import LOOKS, METHODS, PROGRAMS, changed_lines
 from benchmarks.experiments.adoption.report import choose
+from benchmarks.machinery import environments
 from fisher8_jax import Gaussian, fisher8_nll
 
 

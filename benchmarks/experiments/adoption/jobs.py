@@ -1,12 +1,11 @@
 """What happens in a worker: a program's own interpreter trains it and answers with a cell."""
 
 import json
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks.experiments.adoption.plan import ROOT, Job
+from benchmarks.experiments.adoption.plan import Job
+from benchmarks.machinery.environments import run_module
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 
@@ -14,7 +13,6 @@ TRAIN = "benchmarks.experiments.adoption.train"
 
 # Programs make their training step anew for every run; the same program is compiled once.
 SETTINGS = {
-    "PYTHONPATH": str(ROOT),
     "JAX_PLATFORMS": "cpu",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -27,11 +25,10 @@ def run_job(job: Job, report: Report) -> None:
         asked, answer = Path(folder) / "job.json", Path(folder) / "cell.json"
         data = None if job.data is None else str(job.data)
         asked.write_text(json.dumps({**job.spec, "data": data, "command": job.command}))
-        command = [str(job.python), "-m", TRAIN, str(asked), str(answer)]
-        environment = {**os.environ, **SETTINGS, "JAX_COMPILATION_CACHE_DIR": folder}
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-        if done.returncode:
-            raise RuntimeError(f"{job.cell} failed: {done.stderr.strip()[-2000:]}")
+        settings = SETTINGS | {"JAX_COMPILATION_CACHE_DIR": folder}
+        ended = run_module(job.python, TRAIN, [str(asked), str(answer)], settings)
+        if ended.code:
+            raise RuntimeError(f"{job.cell} failed: {ended.errors[-2000:]}")
         cell = json.loads(answer.read_text())
     Store(job.results).write(job.cell, spec=job.spec, **cell)
     report(1)

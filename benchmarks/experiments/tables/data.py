@@ -2,7 +2,8 @@
 
 A set in `tables` is a folder with `data.csv.gz`, rows without a header whose last column is the
 target, and `test_mask.csv.gz`, one column for each split in which 1 marks the test rows. Both are
-read once and kept as one `.npz`, as the UCI sets are.
+read once and kept as one `.npz`, as the UCI sets are. The two tables on which bde is published come
+with that program; its environment writes them, split and scaled by its protocol.
 """
 
 import hashlib
@@ -13,19 +14,34 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.experiments.tables.plan import TABLES
+from benchmarks.experiments.tables.plan import OUTSIDE, PUBLISHED, TABLES
 from benchmarks.experiments.uci import data as uci_data
 from benchmarks.experiments.uci.data import Split
 from benchmarks.machinery.data import DataUnavailableError, data_dir
+from benchmarks.machinery.environments import (
+    default_environments,
+    environment,
+    run_module,
+)
 from benchmarks.machinery.store import write_atomically
 
 _FILES = ("data.csv.gz", "test_mask.csv.gz")
 
 
-def prepare(names: Sequence[str], argument: Path | None, cache_dir: Path) -> dict[str, Path]:
+def prepare(
+    names: Sequence[str],
+    argument: Path | None,
+    cache_dir: Path,
+    environments: Path | None = None,
+) -> dict[str, Path]:
     """One `.npz` per set below `cache_dir`, made where it does not exist."""
-    paths = uci_data.prepare([n for n in names if n not in TABLES], argument, cache_dir)
+    uci = [name for name in names if name not in TABLES and name not in PUBLISHED]
+    paths = uci_data.prepare(uci, argument, cache_dir)
     for name in names:
+        if name in PUBLISHED:
+            paths[name] = cache_dir / "published" / f"{name}.npz"
+            if not paths[name].exists():
+                _write_published(name, paths[name], environments)
         if name in TABLES:
             folder = _folder(name, argument)
             path = cache_dir / _fingerprint(folder) / f"{name}.npz"
@@ -38,12 +54,24 @@ def prepare(names: Sequence[str], argument: Path | None, cache_dir: Path) -> dic
 @cache
 def load(path: Path) -> list[Split]:
     """The splits of a set in float64."""
+    if path.stem in PUBLISHED:
+        with np.load(path) as arrays:
+            split = Split(**arrays)
+        return [split] * PUBLISHED[path.stem]
     if path.stem not in TABLES:
         return uci_data.load(path)
     with np.load(path) as arrays:
         data, is_test = arrays["data"], arrays["is_test"]
     inputs, targets = data[:, :-1], data[:, -1]
     return [Split(inputs[~m], targets[~m], inputs[m], targets[m]) for m in is_test.T]
+
+
+def _write_published(name: str, path: Path, environments: Path | None) -> None:
+    folder = environments or default_environments()
+    python = environment(OUTSIDE["bde"].requirements, folder, library=False)
+    ended = run_module(python, "benchmarks.experiments.tables.outside.bde_data", [name, str(path)])
+    if ended.code:
+        raise DataUnavailableError(f"The set {name!r} could not be read: {ended.errors[-500:]}")
 
 
 def _folder(name: str, argument: Path | None) -> Path:

@@ -30,7 +30,7 @@ FIRST_ORDER = Method(OutputNaturalGradient(), KLRadius(0.3, warm_up=0.2), second
 
 # A boosted variance may not be less than this part of the mean squared error of other folds: on
 # sets with hardly any noise single leaves would fall to 0, and the NLL would be infinite.
-_SMALLEST_VARIANCE = 1e-2
+SMALLEST_VARIANCE = 1e-2
 
 
 def units_of(split: Split) -> tuple[float, float]:
@@ -95,8 +95,8 @@ def fit_hist_gradient_boosting(split: Split, seed: int) -> Predict:
     mean.fit(inputs, targets)
 
     def predict(inputs: np.ndarray) -> Predictive:
-        relative = np.maximum(variance.predict(inputs), _SMALLEST_VARIANCE)
-        return _gaussian(mean.predict(inputs), size * relative)
+        relative = np.maximum(variance.predict(inputs), SMALLEST_VARIANCE)
+        return gaussian(mean.predict(inputs), size * relative)
 
     return predict
 
@@ -123,7 +123,7 @@ def fit_catboost(split: Split, seed: int) -> Predict:
 
     def predict(inputs: np.ndarray) -> Predictive:
         mean, variance = model.predict(inputs).T
-        return _gaussian(mean, variance)
+        return gaussian(mean, variance)
 
     return predict
 
@@ -146,7 +146,7 @@ def fit_ngboost(split: Split, seed: int) -> Predict:
 
     def predict(inputs: np.ndarray) -> Predictive:
         dist = model.pred_dist(inputs)
-        return _gaussian(dist.loc, dist.scale**2)
+        return gaussian(dist.loc, dist.scale**2)
 
     return predict
 
@@ -156,7 +156,7 @@ def _held_out_fifth(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return order[: rows // 5], order[rows // 5 :]
 
 
-def _gaussian(mean: np.ndarray, variance: np.ndarray) -> Gaussian:
+def gaussian(mean: np.ndarray, variance: np.ndarray) -> Gaussian:
     return Gaussian(jnp.asarray(mean, jnp.float32), jnp.asarray(np.log(variance), jnp.float32))
 
 

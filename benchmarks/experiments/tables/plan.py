@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from benchmarks.experiments.uci.data import DATASETS as UCI
 from benchmarks.experiments.uci.plan import SPLITS as UCI_SPLITS
@@ -26,6 +26,52 @@ VARIANTS = {
     "shrunk_ensemble": "deep ensemble, shrunk variance",
 }
 VARIANT_SPLITS = 3
+
+# The strongest baselines that are known, on few splits: trees with a small search, and programs in
+# environments of their own. Their cells are in a comparison of their own, so that the splits of the
+# models above are all used.
+STRONGEST = {
+    "hist_gradient_boosting_searched": "HGB, two stages, searched",
+    "catboost_searched": "CatBoost, searched",
+    "lightgbmlss": "LightGBMLSS, searched",
+    "realmlp": "RealMLP",
+    "realmlp_quantiles": "RealMLP, quantiles",
+    "tabm": "TabM",
+    "bde": "bde",
+}
+STRONGEST_SPLITS = 3
+
+
+class Outside(NamedTuple):
+    """A baseline in an environment of its own.
+
+    Attributes:
+        requirements: what the environment is made of.
+        module: the file in `outside` that fits it.
+        rows: at most so many training rows, drawn at random; more would take over ten minutes.
+        seconds: of the processor, after which a fit is given up.
+        is_slow: the large sets are left out.
+    """
+
+    requirements: tuple[str, ...]
+    module: str
+    rows: int | None = None
+    seconds: float | None = None
+    is_slow: bool = False
+
+
+_PYTABKIT = Outside(("pytabkit",), "pytabkit")
+OUTSIDE = {
+    "lightgbmlss": Outside(("lightgbmlss",), "lightgbmlss"),
+    "realmlp": _PYTABKIT,
+    "realmlp_quantiles": _PYTABKIT,
+    "tabm": _PYTABKIT._replace(rows=2000),
+    "bde": Outside(("sklearn-contrib-bde",), "bde", seconds=300.0, is_slow=True),
+}
+
+# The two tables on which bde is published: its split, and as many seeds as it has, in place of
+# splits. They come with bde and count in no rank.
+PUBLISHED = {"airfoil_bde": 5, "bike_bde": 5}
 
 # Published splits below `tables` in the data folder; the largest have three that are used.
 TABLES = {
@@ -52,11 +98,22 @@ SPLITS |= {name: number for name, number in TABLES.items() if number == 10}
 SPLITS |= dict.fromkeys(("kin8nm", "power", "naval"), UCI_SPLITS)
 SPLITS |= {name: number for name, number in TABLES.items() if number < 10}
 
+# More than 5,000 training rows; all others have fewer than 1,500.
+LARGE = (
+    "kin8nm", "power", "naval", "parkinsons", "pumadyn32nm", "pol", "kin40k", "tamielectric",
+)  # fmt: skip
+
 # The estimator's settings were chosen on these; the others were only reported.
 CHOSEN_ON = (
     "yacht", "concrete", "boston", "wine", "kin8nm", "autos",
     "servo", "forest", "stock", "solar", "airfoil", "pumadyn32nm", "parkinsons", "naval",
 )  # fmt: skip
+
+
+def has(model: str, dataset: str) -> bool:
+    """Whether a model is fitted to a set; on its published tables bde is printed, not fitted."""
+    is_slow = model in OUTSIDE and OUTSIDE[model].is_slow
+    return not (is_slow and dataset in (*LARGE, *PUBLISHED))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +129,15 @@ class Job(ChosenJob):
     seed: int
     data: Path
     results: Path
+    python: Path | None = None
+    """The interpreter of the model's own environment, where a cell is missing."""
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What defines the cell, with the limits of the model where it has some."""
+        outside = OUTSIDE.get(self.model)
+        limits = {} if outside is None else {"rows": outside.rows, "seconds": outside.seconds}
+        return super().spec | {name: limit for name, limit in limits.items() if limit is not None}
 
     @property
     def cell(self) -> str:

@@ -1,0 +1,1 @@
+"""Baselines that run in environments of their own. What is imported there is NumPy and theirs."""
