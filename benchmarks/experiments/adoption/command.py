@@ -10,9 +10,9 @@ from pathlib import Path
 from benchmarks.experiments.adoption.plan import METHODS, PROGRAMS, Job, requirements
 from benchmarks.experiments.adoption.report import section
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
-from benchmarks.machinery.data import add_data_argument
+from benchmarks.machinery.data import add_data_argument, cache_dir
 from benchmarks.machinery.document import print_section
-from benchmarks.machinery.environments import default_environments, environment
+from benchmarks.machinery.environments import environment
 from benchmarks.machinery.store import Store
 
 UCI_PROGRAMS = ("flowjax",)  # the others bring or make their data
@@ -42,7 +42,7 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
     known = tuple(problem for program in PROGRAMS.values() for problem in program.problems)
     problems = check_names("problems", args.problems, known)
     methods = check_names("methods", args.methods, tuple(METHODS))
-    folder = args.environments or default_environments()
+    folder = args.environments or cache_dir() / "environments"
     jobs = []
     for name in check_names("programs", args.programs, tuple(PROGRAMS)):
         chosen = [problem for problem in PROGRAMS[name].problems if problem in problems]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[2]
 
 # Every method, and whether it has learning rates to choose from.
 METHODS = {

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.experiments.adoption.plan import PROGRAMS, changed_lines
-from benchmarks.machinery.environments import leave_with_parent
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.threads import use_one_thread
 
@@ -33,7 +32,6 @@ def cell(job: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    leave_with_parent()
     use_one_thread()
     asked, answer = map(Path, sys.argv[1:])
     found = json.dumps(cell(json.loads(asked.read_text())))

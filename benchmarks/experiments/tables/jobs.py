@@ -92,7 +92,7 @@ def _score_outside(job: Job, split: Split, seed: int) -> tuple[dict[str, Any], d
     shift, scale = units_of(split)
     targets = (split.train_targets - shift) / scale
     predictions, told, used = ask(job, split.train_inputs, targets, split.test_inputs, seed)
-    row: dict[str, Any] = dict.fromkeys(SCORES)
+    row: dict[str, Any] = dict.fromkeys((*SCORES, "predict_seconds"))
     if predictions is not None and "quantiles" in predictions:
         standard = (split.test_targets - shift) / scale
         found = quantile_scores(predictions["quantiles"], predictions["levels"], standard)

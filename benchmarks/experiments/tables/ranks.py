@@ -30,11 +30,15 @@ class Comparison(NamedTuple):
     means: dict[str, np.ndarray]
 
     def ranks(self, score: str) -> np.ndarray:
-        """The mean rank of each model, 1 for the best; equal figures share their rank."""
+        """The mean rank of each model, 1 for the best; equal figures share their rank.
+
+        A model without this score on one of the sets has nan, and the others are ranked without it.
+        """
         means = self.means[score]
         below = (means[:, None, :] < means[:, :, None]).sum(axis=2)
         equal = (means[:, None, :] == means[:, :, None]).sum(axis=2)
-        return (below + 0.5 * (equal + 1)).mean(axis=0)
+        ranks = (below + 0.5 * (equal + 1)).mean(axis=0)
+        return np.where(np.isnan(means).any(axis=0), np.nan, ranks)
 
     def wins(self, score: str, model: str, baseline: str) -> int:
         """On how many sets `model` is better than `baseline`."""
@@ -98,4 +102,6 @@ def _collect(cells: Cells, present: tuple[str, ...], datasets: list[str]) -> Com
 
 
 def _mean(result: Mapping[str, Any] | None, score: str, splits: int) -> float:
-    return float("nan") if result is None else float(np.mean(result[score][:splits]))
+    if result is None or None in result[score][:splits]:
+        return float("nan")
+    return float(np.mean(result[score][:splits]))

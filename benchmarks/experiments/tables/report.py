@@ -23,6 +23,7 @@ from benchmarks.experiments.tables.ranks import (
     compare,
     load,
 )
+from benchmarks.experiments.tables.strongest import TITLES, strongest_blocks
 from benchmarks.experiments.uci.data import DATASETS as UCI
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
@@ -58,6 +59,7 @@ def section(store: Store) -> Section | None:
         *variant_tables(cells),
         *times_tables(store),
         *published_tables(every),
+        *strongest_blocks(cells, rank_tables),
         Figure("tables", lambda: draw(every), "NLL of the baselines above that of the estimator"),
     ]
     return Section("Tables", blocks)
@@ -75,9 +77,11 @@ def rank_table(found: Comparison, which: str) -> Table:
     ranks = {score: found.ranks(score) for score in RANKED} if number else {}
     rows = []
     for index, model in enumerate(found.models):
-        cells = [_bold(ranks[s][index], min(ranks[s]), ".2f") if number else "" for s in RANKED]
+        cells = [
+            _bold(ranks[s][index], np.nanmin(ranks[s]), ".2f") if number else "" for s in RANKED
+        ]
         wins = [_wins(found, score, model) for score in ("nll", "crps", "rmse")]
-        rows.append([MODELS[model], *cells, *wins])
+        rows.append([TITLES[model], *cells, *wins])
     header = ["model", *(f"{_NAMES[s]} rank" for s in RANKED)]
     header += [f"worse in {_NAMES[s]} than the estimator" for s in ("nll", "crps", "rmse")]
     return Table(f"Mean ranks over {number} of {len(SPLITS)} tables: {which}", header, rows)
@@ -187,7 +191,8 @@ def _ours(found: Comparison) -> int:
 
 
 def _wins(found: Comparison, score: str, baseline: str) -> str:
-    if baseline == OURS:
+    column = found.means[score][:, found.models.index(baseline)]
+    if baseline == OURS or np.isnan(column).any():
         return ""
     number = len(found.datasets)
     better, worse = (found.wins(score, *pair) for pair in ((OURS, baseline), (baseline, OURS)))
@@ -205,6 +210,8 @@ def _digits(means: np.ndarray) -> str:
 
 
 def _bold(value: float, best: float, digits: str) -> str:
+    if np.isnan(value):
+        return ""
     text = format(value, digits)
     return f"**{text}**" if text == format(best, digits) else text
 

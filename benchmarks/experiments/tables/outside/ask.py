@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
     Attributes:
         predictions: as in `run.Predictions`; None if it used up its processor seconds.
-        told: processor seconds of fit and prediction, and how many rows trained.
+        told: processor seconds of fit and prediction, how many rows trained and how many did not.
         versions: of its packages.
     """
 
@@ -39,6 +39,7 @@ def ask(
     assert job.python is not None
     outside = OUTSIDE[job.model]
     kept = _kept(len(targets), outside.rows, seed)
+    counts = {"train_rows": len(kept), "rows_left_out": len(targets) - len(kept)}
     question = {
         "module": f"{MODULES}.{outside.module}",
         "model": job.model,
@@ -59,12 +60,10 @@ def ask(
             raise RuntimeError(f"{job.cell} failed: {ended.errors[-2000:]}")
         versions = json.loads((folder / "versions.json").read_text())
         if ended.code:
-            seconds = {"fit_seconds": outside.seconds, "predict_seconds": None}
-            return Answer(None, seconds | {"train_rows": len(kept)}, versions)
+            return Answer(None, {**counts, "fit_seconds": outside.seconds}, versions)
         with np.load(folder / "answer.npz") as arrays:
             predictions = dict(arrays)
-    times = json.loads(str(predictions.pop("times")))
-    return Answer(predictions, times | {"train_rows": len(kept)}, versions)
+    return Answer(predictions, counts | json.loads(str(predictions.pop("times"))), versions)
 
 
 def _kept(rows: int, most: int | None, seed: int) -> np.ndarray:
