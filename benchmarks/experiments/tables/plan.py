@@ -32,7 +32,7 @@ VARIANT_SPLITS = 3
 # models above are all used.
 STRONGEST = {
     "hist_gradient_boosting_searched": "HGB, two stages, searched",
-    "catboost_searched": "CatBoost, searched",
+    "catboost_searched": "CatBoost, two stages, searched",
     "lightgbmlss": "LightGBMLSS, searched",
     "realmlp": "RealMLP",
     "realmlp_quantiles": "RealMLP, quantiles",
