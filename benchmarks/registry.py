@@ -48,6 +48,7 @@ BENCHMARKS = {
         "experiments.damping.command",
         repeats=True,
     ),
+    "sweeps": _experiment("sweeps", "Collier, Trustable, Wong-Toi, post-hoc variances: settings."),
     "rotated_mnist": _experiment("rotated_mnist", "The angle of a rotated digit."),
     "weak_lensing": _experiment("weak_lensing", "Two cosmological parameters from maps."),
     "families": _experiment("families", "Recovery of every family beside tuned Adam."),

@@ -53,6 +53,8 @@ BASELINES = {
     "collier": Baseline("Collier, tau 0", "collier", "latent"),
     "trustable": Baseline("Trustable", "trustable", hyperparameters=(("step_size", 0.1),)),
 }
+# Of Collier's method, in units of standardised targets.
+TEMPERATURES = (0.0, 0.1, 0.3, 1.0)
 PUBLISHED = tuple(BASELINES)[:5]
 WITH_VARIANCE = PUBLISHED[1:]
 

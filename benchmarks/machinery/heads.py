@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from benchmarks.machinery.baselines import TEMPERATURES
+from benchmarks.machinery.losses.collier import with_noise
 from fisher8_jax import Gaussian
 
 
@@ -41,6 +43,11 @@ def latent(mean: Array, factor: Array, raw: Array, *, min_diagonal: float = 1e-3
     return Gaussian(mean, log_variance.astype(raw.dtype))
 
 
+def noisy_latent(mean: Array, factor: Array, raw: Array, *, temperature: float) -> Gaussian:
+    """The latent with the observation's noise, of which the temperature is the deviation."""
+    return with_noise(latent(mean, factor, raw), temperature)
+
+
 def _widen(x: Array) -> Array:
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
@@ -57,4 +64,9 @@ HEADS = {
     "natural": Head(Gaussian.from_natural),
     # What Collier's method predicts at temperature 0: the latent itself.
     "latent": Head(latent, outputs=3),
+    **{
+        f"latent_{t:g}": Head(functools.partial(noisy_latent, temperature=t), outputs=3)
+        for t in TEMPERATURES
+        if t
+    },
 }

@@ -2,7 +2,7 @@
 
 import functools
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -102,7 +102,18 @@ def draw_schedule(job: Job, prepared: Prepared) -> Schedule:
     return Schedule(rows, drawn[0][1], np.ones(steps, np.float32))
 
 
-def draw_runs(job: Job, setup: Setup, features: int) -> tuple[Any, Run]:
+class Drawn(Protocol):
+    """What initial parameters and runs are drawn from."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def rates(self) -> tuple[float, ...]: ...
+
+
+def draw_runs(job: Drawn, setup: Setup, features: int) -> tuple[Any, Run]:
     """Initial parameters and constants, splits outermost, learning rates inside."""
     folds = range(SPLITS)
     init = setup.network.init  # type: ignore[attr-defined]
@@ -151,7 +162,7 @@ def _train_runs(
     return state, runs
 
 
-def _rng(job: Job, fold: int, purpose: str) -> np.random.Generator:
+def _rng(job: Drawn, fold: int, purpose: str) -> np.random.Generator:
     return generator("uci", job.dataset, fold, job.seed, purpose)
 
 

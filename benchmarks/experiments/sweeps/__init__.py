@@ -1,0 +1,1 @@
+"""Sweeps of published methods with settings of their own, chosen on held-out rows."""
