@@ -1,6 +1,6 @@
 """The scores of the published tables, for one training; `vmap` gives them for all runs.
 
-A row of `METRICS` adds a score to the cells and tables of every experiment that uses `score`.
+A row of `METRICS` adds a score to the cells of every experiment that uses `score`.
 """
 
 import functools
