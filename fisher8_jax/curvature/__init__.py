@@ -1,6 +1,7 @@
 """The curvature of a whole network: the Gram matrix of its outputs and solvers for it."""
 
 from fisher8_jax.curvature._cost import Auto as Auto
+from fisher8_jax.curvature._gradient import GradientState as GradientState
 from fisher8_jax.curvature._gradient import NetworkGradient as NetworkGradient
 from fisher8_jax.curvature._gradient import network_gradient as network_gradient
 from fisher8_jax.curvature._gram import LeafRows as LeafRows
@@ -11,4 +12,3 @@ from fisher8_jax.curvature._network_curvature import precondition as preconditio
 from fisher8_jax.curvature._solvers import Blocks as Blocks
 from fisher8_jax.curvature._solvers import ConjugateGradients as ConjugateGradients
 from fisher8_jax.curvature._solvers import Direct as Direct
-from fisher8_jax.curvature._state import GradientState as GradientState
