@@ -50,7 +50,7 @@ def test_row(row):
     np.testing.assert_allclose(numbers(best), lowest, atol=0.00501)
     np.testing.assert_allclose(numbers(radius), ours(f"radius/steps-last-{dataset}"), atol=0.00501)
     np.testing.assert_allclose(numbers(network), ours(f"curvature/steps-{dataset}"), atol=0.00501)
-    # In bold type: the lowest of the row, in both figures.
+    # Marked: the lowest of the row, in both figures.
     assert all(
         a <= min(b, c) for a, b, c in zip(*map(numbers, (network, radius, best)), strict=True)
     )

@@ -58,32 +58,6 @@ def predict_members(
     return Mixture(jax.vmap(predict, in_axes=(0, None))(params, inputs))
 
 
-def mc_dropout(predict: Callable[[Array], Family], key: Array, samples: int) -> Mixture:
-    """The mixture of `samples` forward passes with dropout left on.
-
-    Args:
-        predict: the distribution predicted with the dropout masks that a key draws.
-        key: a key of `jax.random`.
-        samples: how many passes.
-
-    Returns:
-        A mixture, as of an ensemble with `samples` members.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> def predict(key):
-        ...     mean = 2.0 * jax.random.bernoulli(key, 0.5, (4,))
-        ...     return Gaussian(mean, jnp.zeros(4))
-        >>> mc_dropout(predict, jax.random.key(0), 100).size
-        100
-
-    Reference:
-        Gal and Ghahramani, Dropout as a Bayesian approximation, ICML 2016.
-    """
-    return Mixture(init_members(predict, key, samples))
-
-
 def stack_members(trees: Sequence[Tree]) -> Tree:
     """One tree with the given ones along a new first axis of every leaf.
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fisher8_jax.ensembles import init_members, mc_dropout, predict_members
+from fisher8_jax.ensembles import Mixture, init_members, predict_members
 from fisher8_jax.ensembles._members import stack_members, take_member
 from fisher8_jax.heads.linen import DistributionHead
 
@@ -70,7 +70,7 @@ def test_mc_dropout_is_a_mixture_of_passes():
     def predict(key):
         return network.apply(params, inputs, deterministic=False, rngs={"dropout": key})
 
-    mixture = jax.jit(lambda key: mc_dropout(predict, key, 50))(jax.random.key(2))
+    mixture = jax.jit(lambda key: Mixture(init_members(predict, key, 50)))(jax.random.key(2))
     assert mixture.size == 50
     assert (mixture.epistemic > 0).all()
     # Inverted dropout leaves the expected output of the linear head unchanged; the tolerance is

@@ -86,7 +86,7 @@ def _table(network: str, result: dict[str, Any]) -> Table:
 
 
 def _figure(row: Row, name: str, beside: list[Row]) -> str:
-    """The NLL of one set, in bold if none beside it is smaller."""
+    """The NLL of one set, marked if none beside it is smaller."""
     value = _number(row["nll"][name])
     text = f"{value:.3f}" if np.isfinite(value) else "diverged"
     return f"**{text}**" if value <= min(_number(r["nll"][name]) for r in beside) else text
