@@ -343,6 +343,12 @@ def run(capsys, *words):
     return capsys.readouterr().err
 
 
+def test_widths_are_separated_by_commas(capsys):
+    with pytest.raises(SystemExit):
+        main(["fit", "data.csv", "--target", "y", "--hidden-layer-sizes", "50 50"])
+    assert "separated by commas are needed, such as 50,50" in capsys.readouterr().err
+
+
 def test_what_is_wrong_is_said_in_a_line(fitted, tmp_path, capsys):
     data, model = fitted / "data.csv", fitted / "model.f8"
     keep = ("--model", tmp_path / "m.f8")

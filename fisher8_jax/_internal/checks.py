@@ -184,6 +184,28 @@ def check_axis_name_is_bound(axis_name: AxisName) -> None:
             ) from error
 
 
+def check_pure_function(name: str, function: object, *, for_nnx: str, for_linen: str) -> None:
+    """Raises if a Flax module was passed where a function of parameters is expected."""
+    for base in type(function).__mro__:
+        for package, instead in (("flax.nnx", for_nnx), ("flax.linen", for_linen)):
+            if base.__name__ == "Module" and base.__module__.startswith(package):
+                raise TypeError(
+                    f"`{name}` must be a function of parameters and inputs, got the module "
+                    f"{type(function).__name__}. {instead}"
+                )
+
+
+def check_parameters(name: str, tree: object) -> None:
+    """Raises if a leaf of the parameters is no array, as the activations of Equinox modules are."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if callable(leaf) or isinstance(leaf, str):
+            raise TypeError(
+                f"`{name}` must be a tree of arrays, but {jax.tree_util.keystr(path)} is "
+                f"{leaf!r}. For an Equinox module: `params, static = eqx.partition(model, "
+                "eqx.is_array)`, and `eqx.combine(params, static)` inside the function."
+            )
+
+
 def check_count(name: str, value: object, *, at_least: int = 1, at_most: int = 2**31 - 1) -> int:
     """Returns an integer that is known while tracing; NumPy's integers are, booleans are not."""
     if not _is_integer(value) or int(value) < at_least:

@@ -73,9 +73,15 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", required=True, help="the column to predict")
     parser.add_argument("--model", type=Path, help="where to save the model")
     parser.add_argument("--report", type=Path, help="where to write the page, one HTML file")
-    parser.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="not used")
     parser.add_argument(
-        "--id", nargs="+", default=[], metavar="COLUMN", help="names of rows: not used either"
+        "--ignore", nargs="+", default=[], metavar="COLUMN", help="columns not to use"
+    )
+    parser.add_argument(
+        "--id",
+        nargs="+",
+        default=[],
+        metavar="COLUMN",
+        help="columns that name rows: not used to predict",
     )
     _add_folds(parser)
     _add_estimator(parser)
@@ -83,7 +89,9 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_folds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--folds", type=int, default=5, help="of the cross-validation; default 5")
+    parser.add_argument(
+        "--folds", type=int, default=5, help="folds of the cross-validation; default 5"
+    )
     parser.add_argument(
         "--group",
         metavar="COLUMN",
@@ -136,5 +144,9 @@ def _add_dialect(parser: argparse.ArgumentParser) -> None:
 
 
 def _widths(text: str) -> tuple[int, ...]:
-    """The numbers of "50,50"; argparse names the option if they are none."""
-    return tuple(int(word) for word in text.split(","))
+    """The numbers of "50,50"."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        message = f"whole numbers separated by commas are needed, such as 50,50, got {text!r}"
+        raise argparse.ArgumentTypeError(message) from None

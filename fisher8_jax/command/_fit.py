@@ -46,8 +46,9 @@ def run_fit(arguments: argparse.Namespace) -> None:
     try:
         print(f"Fit 1 of {total}: {len(rows.targets)} rows{left_out}.")
         model = make_estimator(arguments).fit(rows.inputs, rows.targets)
-        method = " + ".join(map(str, model.methods_))
-        print(f"Likelihood {model.family_!r}, method {method!r}.")
+        print(f"Likelihood: {model.family_}. Trained by:")
+        for method in model.methods_:
+            print(f"  {method}")
         if arguments.model is not None:
             _save(model, arguments.model)
         if folds is not None:

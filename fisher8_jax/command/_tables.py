@@ -96,7 +96,7 @@ def _check_target(frame: pd.DataFrame, target: str) -> None:
     example = column.dropna().astype(str)
     shown = f", for instance {example.iloc[0]!r}" if len(example) else ""
     raise CommandError(
-        f"The target {target!r} must be a column of numbers, but holds {column.dtype}{shown}. "
+        f"The target {target!r} must be a column of numbers, but holds something else{shown}. "
         "Classes are not predicted; numbers must be written without units, and with `--decimal ,` "
         "if they have commas."
     )

@@ -17,7 +17,7 @@ from fisher8_jax.curvature._cost import Choice, check_solver
 from fisher8_jax.curvature._gram import pull_back
 from fisher8_jax.curvature._network_curvature import DAMPING, NetworkCurvature, curve
 from fisher8_jax.curvature._problem import Mask, Problem, outputs_first, pose
-from fisher8_jax.curvature._trace import PredictOne
+from fisher8_jax.curvature._trace import PredictOne, check_function_of_one_example
 
 Loss = Callable[[Any, Array], Array]
 
@@ -175,6 +175,7 @@ def network_gradient(
         [1. 2.]
     """
     check_solver(solver)
+    check_function_of_one_example(predict_one, params)
 
     def compute(batch: _Batch) -> NetworkGradient:
         return _network_gradient(predict_one, loss, axis_name, solver, batch)

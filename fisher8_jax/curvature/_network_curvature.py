@@ -34,7 +34,7 @@ from fisher8_jax.curvature._problem import (
     rows_first,
 )
 from fisher8_jax.curvature._solvers import Prepared, Solver
-from fisher8_jax.curvature._trace import PredictOne
+from fisher8_jax.curvature._trace import PredictOne, check_function_of_one_example
 from fisher8_jax.families import Family
 
 SomeFamily = TypeVar("SomeFamily", bound=Family)
@@ -198,6 +198,7 @@ def network_curvature(
         [1. 2.]
     """
     check_solver(solver)
+    check_function_of_one_example(predict_one, params)
 
     def compute(
         params: ArrayTree, inputs: ArrayTree, damping: Numeric, mask: Mask

@@ -12,6 +12,7 @@ from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from fisher8_jax._fisher8 import check_family
+from fisher8_jax._internal.checks import check_parameters, check_pure_function
 from fisher8_jax.curvature._walk import Alias, Use, Value, walk
 from fisher8_jax.families import Family
 
@@ -45,6 +46,17 @@ class ForwardPass(NamedTuple):
     outputs: list[Array]
     operands: list[list[Array | None]]
     pull_back: PullBack
+
+
+def check_function_of_one_example(predict_one: object, params: object) -> None:
+    """Raises if `predict_one` is a module, or `params` holds what is no array."""
+    check_pure_function(
+        "predict_one",
+        predict_one,
+        for_nnx="Pass `heads.nnx.predict_one_fn(model)` and `nnx.state(model, nnx.Param)`.",
+        for_linen="Pass `lambda params, x: module.apply(params, x)` and the variables as `params`.",
+    )
+    check_parameters("params", params)
 
 
 def trace(

@@ -7,15 +7,19 @@ from jax import Array
 
 from fisher8_jax._internal.checks import check_number, check_targets
 from fisher8_jax.diagnostics._findings import Diagnosis, Finding, TrainingRecord, sorted_by_severity
+from fisher8_jax.diagnostics._input_rules import judge_constant_spread, judge_missed_input
 from fisher8_jax.diagnostics._mean_rules import MEAN_RULES
+from fisher8_jax.diagnostics._mixed_up import judge_mixed_up_fields
 from fisher8_jax.diagnostics._point_rules import (
     judge_data,
+    judge_placeholders,
     judge_saturation,
     judge_scale_of_given_targets,
 )
 from fisher8_jax.diagnostics._scores import Column, columns_of
+from fisher8_jax.diagnostics._shape_rules import judge_tails
 from fisher8_jax.diagnostics._shares import check_has_batch, check_rows
-from fisher8_jax.diagnostics._spread_rules import SPREAD_RULES
+from fisher8_jax.diagnostics._spread_rules import judge_places, judge_spread
 from fisher8_jax.diagnostics._statistics import Thresholds
 from fisher8_jax.diagnostics._training_rules import (
     CAUSE_RULES,
@@ -32,7 +36,11 @@ _EXPLAINED_BY_COLLAPSE = (
     "learning_rate_too_low",
     "undertrained",
     "variance_constant",
+    "mean_misses_input",
+    "input_scale_off",
 )
+
+_SPREAD_RULES = (judge_constant_spread, judge_tails, judge_spread, judge_places)
 
 _MOST_INPUTS = 50
 
@@ -120,12 +128,19 @@ def _about_target(
     points = column.points
     if points.z.size < 2:
         return found
+    placeholders, points = judge_placeholders(points, dist)
+    found += placeholders
+    if mixed_up := judge_mixed_up_fields(points.with_moments(), dist, limits):
+        return found + mixed_up
     if not is_constant(points):
         found += judge_saturation(points.with_moments(), record, limits)
     of_mean = [f for rule in MEAN_RULES for f in rule(points, dist, limits)]
     if any(_is_in_other_units(finding) for finding in of_mean):
         return found + of_mean  # in these units nothing can be said about the spread
-    of_spread = [f for rule in SPREAD_RULES for f in rule(points, dist, limits)]
+    if missed := judge_missed_input(points, dist, limits):
+        # Targets and inputs do belong together.
+        of_mean = missed + [f for f in of_mean if f.code != "mean_uninformative"]
+    of_spread = [f for rule in _SPREAD_RULES for f in rule(points, dist, limits)]
     return found + of_spread + of_mean
 
 

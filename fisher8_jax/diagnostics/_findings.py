@@ -16,7 +16,16 @@ from fisher8_jax._internal.html import json_number, note
 Severity = Literal["error", "warning"]
 
 # What is said before everything else, in this order; `mean_off` only if the units are wrong.
-_FIRST = ("no_data", "non_finite_targets", "target_scale_off", "mean_off", "collapsed")
+_FIRST = (
+    "no_data",
+    "non_finite_targets",
+    "placeholder_targets",
+    "target_scale_off",
+    "mean_off",
+    "collapsed",
+    "input_scale_off",
+    "mean_uninformative",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +87,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """All findings, causes and errors first; false in a condition when there is none.
+    """All findings, causes and errors first; `bool(diagnosis)` is False if there is none.
 
     Example:
         >>> print(Diagnosis(()))

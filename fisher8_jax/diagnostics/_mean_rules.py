@@ -10,6 +10,7 @@ from fisher8_jax.diagnostics._statistics import (
     Thresholds,
     error_gain,
     rank_correlation_score,
+    spread_probability,
     without_effect,
 )
 from fisher8_jax.families import Predictive
@@ -79,11 +80,14 @@ def judge_mean_explains(points: Predictions, dist: Predictive, limits: Threshold
         return []
     constant_mse = float(points.targets.var())
     mse = float(points.squared_residuals.mean())
-    follows = rank_correlation_score(points.mean, points.targets) > _FOLLOWS
-    if follows or constant_mse == 0 or error_gain(constant_mse, mse) > limits.material:
+    if constant_mse == 0 or error_gain(constant_mse, mse) > limits.material:
         return []
+    follows = rank_correlation_score(points.mean, points.targets)
     hardly_varies = points.mean.std() < _HARDLY_VARIES * math.sqrt(constant_mse)
-    if not hardly_varies and _test_of_line(points)[0] > limits.significance:
+    if hardly_varies and follows > _FOLLOWS:
+        return []
+    claims_too_much = _test_of_line(points)[0] <= limits.significance and follows < limits.z
+    if not hardly_varies and not claims_too_much:
         return []
     explained = 1 - mse / constant_mse
     sentence = (
@@ -115,7 +119,14 @@ def judge_mean_units(points: Predictions, dist: Predictive, limits: Thresholds) 
         "probability": probability,
         "gain_in_nats": gain,
     }
-    if gain > _OTHER_UNITS and _explained(points) > _FOLLOWS_WELL:
+    if (points.targets > 0).all() and _is_calibrated(np.log(points.targets), points, limits):
+        sentence = "The predictions are right for the logarithms of these targets."
+        advice = (
+            "Compare them with the logarithms, or predict `families.LogNormal(location=mean, "
+            "log_variance=log_variance)`, the same model for the targets themselves."
+        )
+        return [Finding("mean_off", "error", sentence, figures, advice)]
+    if gain > _OTHER_UNITS and _explained(points) > _FOLLOWS_WELL and _scales_alike(points, slope):
         sentence = f"The predictions are in other units than the targets: {line}."
         advice = (
             "Bring them back to the units of the targets by the shift and scale of the training, "
@@ -129,6 +140,23 @@ def judge_mean_units(points: Predictions, dist: Predictive, limits: Thresholds) 
         "that the data were drawn alike; otherwise train the mean for longer."
     )
     return [Finding("mean_off", "warning", sentence, figures, advice)]
+
+
+def _is_calibrated(targets: np.ndarray, points: Predictions, limits: Thresholds) -> bool:
+    """Whether the predictions have the right mean and spread for other targets."""
+    z = _relative_precision(points) * (targets - points.mean)
+    z *= math.exp(-0.5 * float(points.log_variance.min()))
+    is_in_place = without_effect(z, _design(points))[0] > limits.significance
+    return is_in_place and spread_probability(z) > limits.significance
+
+
+def _scales_alike(points: Predictions, slope: float) -> bool:
+    """Whether the predicted spread is about right once both were scaled by the slope.
+
+    If it is not, the network is still on its way to targets that were never scaled.
+    """
+    left = _test_of_line(points)[1]
+    return 0.1 < float(np.mean(np.square(left))) / slope**2 < 10
 
 
 def _explained(points: Predictions) -> float:

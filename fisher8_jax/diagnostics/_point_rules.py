@@ -4,16 +4,9 @@ import math
 
 import numpy as np
 
-from fisher8_jax.diagnostics._alternatives import student_t_gain
 from fisher8_jax.diagnostics._findings import Finding, TrainingRecord
 from fisher8_jax.diagnostics._scores import Column, Predictions
-from fisher8_jax.diagnostics._statistics import (
-    Thresholds,
-    has_heavy_tails,
-    same_in_all_groups,
-    scaling_gain,
-    without_effect,
-)
+from fisher8_jax.diagnostics._statistics import Thresholds
 from fisher8_jax.diagnostics._training_rules import scale_finding
 from fisher8_jax.families import Predictive
 
@@ -58,95 +51,45 @@ def judge_scale_of_given_targets(
     if targets.size < 2 or targets.std() == 0:
         return []
     mean, std = float(targets.mean()), float(targets.std())
+    predicted = np.concatenate([c.points.mean for c in columns])
+    predicted = predicted[np.isfinite(predicted)]
+    # Such predictions were learnt at the targets' scale.
+    if predicted.size and abs(predicted.mean() - mean) < std and predicted.std() > 0.1 * std:
+        return []
     return scale_finding(mean, std, "these targets, if they are trained on as they are, are")
 
 
-# Standard deviations that differ by less than 1 % are taken to be the same.
-_SAME = 0.02
-
-_GROUP_SIZE, _MOST_GROUPS = 40, 5
-
-_ADVICE = (
-    "Predict the variance from the input: give the head an output for it "
-    "(`heads.nnx.DistributionHead`), and check that it is trained, not detached or frozen. "
-    "{tails}A common factor (`calibration.VarianceScaling`) does not cure this."
-)
+# A share of equal targets, and how much commoner they are than any other value.
+_FEWEST_EQUAL, _SHARE_EQUAL, _COMMONER = 5, 0.01, 5
 
 
-def is_same_everywhere(points: Predictions) -> bool:
-    """Whether the predicted variances are equal, of enough points to group them."""
-    values = points.log_variance
-    return values.size >= 2 * _GROUP_SIZE and float(np.ptp(values)) < _SAME
+def judge_placeholders(points: Predictions, dist: Predictive) -> tuple[list[Finding], Predictions]:
+    """Is one value much commoner than all others, and far from what is predicted there?
 
-
-def judge_constant_spread(
-    points: Predictions, dist: Predictive, limits: Thresholds
-) -> list[Finding]:
-    """One variance for all points: does the noise depend on the mean or on an input?
-
-    Where nothing is known to order the points by, noise of several sizes shows as heavy tails.
+    Returns:
+        The finding, and the points without these targets.
     """
-    points = points.with_moments()
-    if dist.is_discrete or not is_same_everywhere(points):
-        return []
-    scores = _without_line(points)
-    if not scores.any():
-        return []
-    found = _dependence(scores, points, limits)
-    if found is not None:
-        return [found]
-    if points.inputs is not None:  # looked at, and the noise does not depend on them
-        return []
-    gain, _ = student_t_gain(scores)
-    if not has_heavy_tails(scores, limits) or gain <= limits.material:
-        return []
+    values, counts = np.unique(points.targets, return_counts=True)
+    if dist.is_discrete or values.size < 2:
+        return [], points
+    value, most = float(values[counts.argmax()]), int(counts.max())
+    second = int(np.partition(counts, -2)[-2])
+    if most < max(_FEWEST_EQUAL, _SHARE_EQUAL * points.z.size, _COMMONER * second):
+        return [], points
+    equal = points.targets == value
+    if np.median(np.abs(points.score[equal])) < 3:
+        return [], points
     sentence = (
-        "The predicted standard deviation is the same for all points, and the tails are heavy: "
-        "noise whose size depends on the input looks like this."
+        f"{most} of {points.z.size} targets are exactly {value:.6g}, and most of these lie more "
+        "than three standard deviations from what is predicted for them."
     )
-    advice = _ADVICE.format(
-        tails="Pass `inputs` to `doctor` to test it; if the noise does not depend on them, the "
-        "tails themselves are heavy. "
+    advice = (
+        "If the value stands for a missing target, mark it by `where=targets != "
+        f"{value:.6g}`, here and in training. If it is a limit of the measurement, use "
+        "`families.censored_nll`. The other findings leave these targets out."
     )
-    figures = {"gain_in_nats": gain}
-    return [Finding("variance_constant", "warning", sentence, figures, advice)]
-
-
-def _without_line(points: Predictions) -> np.ndarray:
-    """The scores without what a mean in other units adds to them."""
-    design = np.stack([np.ones_like(points.mean), points.mean - points.mean.mean()], axis=1)
-    return without_effect(points.score, design)[1]
-
-
-def _dependence(scores: np.ndarray, points: Predictions, limits: Thresholds) -> Finding | None:
-    """The mean or the input on which the size of the scores depends most."""
-    columns = {"the predicted mean": points.mean}
-    if points.inputs is not None:
-        columns |= {f"input {k}": column for k, column in enumerate(points.inputs.T)}
-    number = min(_MOST_GROUPS, scores.size // _GROUP_SIZE)
-    square = np.square(scores)
-    best: tuple[float, float, str, np.ndarray] | None = None
-    for name, column in columns.items():
-        if not np.ptp(column) > 0:
-            continue
-        groups = np.array_split(np.argsort(column, kind="stable"), number)
-        ratios = np.array([square[group].mean() for group in groups]) / square.mean()
-        gain = float(np.mean([scaling_gain(ratio) for ratio in ratios]))
-        gain -= 0.5 * (len(groups) - 1) / square.size  # of sampling noise alone
-        probability = min(1.0, len(columns) * same_in_all_groups(np.abs(scores), groups))
-        is_found = probability <= limits.significance and gain > limits.material
-        if is_found and (best is None or gain > best[0]):
-            best = gain, probability, name, ratios
-    if best is None:
-        return None
-    gain, probability, name, ratios = best
-    sentence = (
-        "The predicted standard deviation is the same for all points, but the noise is not: from "
-        f"the smallest to the largest values of {name}, squared scores relative to their mean are "
-        f"{', '.join(f'{ratio:.2g}' for ratio in ratios)}, where 1 is right everywhere."
-    )
-    figures = {"probability": probability, "gain_in_nats": gain}
-    return Finding("variance_constant", "warning", sentence, figures, _ADVICE.format(tails=""))
+    figures = {"value": value, "targets": float(most)}
+    return [Finding("placeholder_targets", "error", sentence, figures, advice)], points.at(~equal)
 
 
 _MARGIN = 0.01  # one per cent of the variance

@@ -1,4 +1,4 @@
-"""Rules of the doctor about the width and the shape of one target's predictions."""
+"""Rules of the doctor about the width of one target's predictions."""
 
 import math
 
@@ -6,17 +6,13 @@ import numpy as np
 
 from fisher8_jax.diagnostics._alternatives import (
     best_count_family,
-    heavier_tails,
     recalibrate,
-    student_t_gain,
 )
 from fisher8_jax.diagnostics._findings import Finding
-from fisher8_jax.diagnostics._point_rules import judge_constant_spread
+from fisher8_jax.diagnostics._input_rules import spread_dependence
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._statistics import (
     Thresholds,
-    has_heavy_tails,
-    kurtosis_score,
     same_in_all_groups,
     scaling_gain,
     spread_probability,
@@ -26,17 +22,17 @@ from fisher8_jax.families import Poisson, Predictive
 # Points per group and number of groups when calibration is compared across predicted variances.
 _GROUP_SIZE, _MOST_GROUPS = 40, 5
 
-# Kurtosis of fewer points is not worth a test.
-_FEWEST_FOR_TAILS = 30
+# Standard deviations that are so many times too small are seldom due to overfitting alone.
+_NOT_OVERFITTING = 4.0
 
 
 def judge_spread(points: Predictions, dist: Predictive, limits: Thresholds) -> list[Finding]:
     """Is the predicted variance right on average? The squares of the scores must average 1."""
     mean_score = float(np.mean(np.square(points.score)))
     gain = scaling_gain(mean_score)
-    if spread_probability(points.score) > limits.significance or gain <= limits.material:
-        return []
     outside = float(np.mean(np.abs(points.pit - 0.5) > 0.45))
+    if gain <= limits.material or not _is_off(points.score, outside, limits):
+        return []
     mean = float(np.mean(np.square(points.z)))
     figures = {
         "mean_z_squared": mean,
@@ -59,6 +55,20 @@ def judge_spread(points: Predictions, dist: Predictive, limits: Thresholds) -> l
     return [Finding("variance_inflated", "warning", sentence, figures, advice)]
 
 
+def _is_off(scores: np.ndarray, outside: float, limits: Thresholds) -> bool:
+    """Whether the mean square of the scores is not 1 by chance, for heavy tails as well.
+
+    Under these the chi-square law is too sure, so either the error is that of the squares at hand,
+    or more than a tenth of the targets lie outside the 90 % intervals.
+    """
+    square, number = np.square(scores), scores.size
+    error = float(square.std()) / math.sqrt(number)
+    return spread_probability(scores) <= limits.significance and (
+        limits.is_significant(float(square.mean()) - 1, error)
+        or limits.is_significant(max(outside - 0.1, 0), math.sqrt(0.09 / number))
+    )
+
+
 def _too_narrow(
     points: Predictions,
     dist: Predictive,
@@ -76,6 +86,11 @@ def _too_narrow(
         f"{recalibrate(dist, factor)}; against the cause, stop earlier, regularise, or train on "
         "more data."
     )
+    if factor > _NOT_OVERFITTING and dist.is_location_scale:
+        advice = (
+            "Check first that the standard deviation was brought back to the units of the targets "
+            f"together with the mean (`dist.unscale(shift, scale)`). Otherwise: {advice}"
+        )
     return Finding("overconfident", "error", sentence, figures, advice)
 
 
@@ -99,6 +114,15 @@ def judge_places(points: Predictions, dist: Predictive, limits: Thresholds) -> l
     groups = variance_groups(points)
     if len(groups) < 2:
         return []
+    by_input = spread_dependence(points, {}, limits)
+    if by_input is not None and not dist.is_discrete:
+        sentence = (
+            f"The predicted variance misses how the noise depends on {by_input.name}: from its "
+            f"smallest to its largest values, squared scores relative to their mean are {by_input},"
+            " where 1 is right everywhere."
+        )
+        advice = "Let the scale see this input, and give it more training or capacity."
+        return [Finding("variance_misplaced", "warning", sentence, by_input.figures, advice)]
     ratios = group_ratios(points, groups)
     gain = float(np.mean([scaling_gain(ratio) for ratio in ratios]))
     # Part of the gain is sampling noise: a group's mean square has the variance 2 / size.
@@ -137,48 +161,3 @@ def group_ratios(points: Predictions, groups: list[np.ndarray]) -> np.ndarray:
     """Mean square of each group's scores over that of all."""
     square = np.square(points.score)
     return np.array([square[group].mean() for group in groups]) / square.mean()
-
-
-def judge_tails(points: Predictions, dist: Predictive, limits: Thresholds) -> list[Finding]:
-    """Are there more far targets than the family allows? By the kurtosis of the scores.
-
-    A variance in the wrong places makes tails heavy, too; if the rule about places speaks, points
-    of like predicted variance are brought to one scale first. Where a variance that is the same
-    everywhere should depend on the mean or on an input, that alone is said.
-    """
-    if dist.is_discrete or points.score.size < _FEWEST_FOR_TAILS or not np.ptp(points.score):
-        return []
-    constant = judge_constant_spread(points, dist, limits)
-    if constant and "probability" in constant[0].figures:
-        return []
-    if judge_places(points, dist, limits):
-        points = points.with_moments()
-        groups = variance_groups(points, most=points.score.size)
-        ratios = group_ratios(points, groups)
-        scores = np.concatenate(
-            [points.score[g] / math.sqrt(r) for g, r in zip(groups, ratios, strict=True) if r > 0]
-        )
-    else:
-        scores = points.score
-    gain, df = student_t_gain(scores)
-    if not has_heavy_tails(scores, limits) or gain <= limits.material:
-        return []
-    far = float(np.mean(np.abs(scores) > 3 * scores.std()))
-    sentence = (
-        f"The tails are heavier than {type(dist).__name__} allows: {100 * far:.2g} % of the normal "
-        "scores lie beyond three standard deviations, where 0.27 % would; as a Student-t they "
-        f"would have about {df:g} degrees of freedom."
-    )
-    figures = {
-        "beyond_3": far,
-        "df": df,
-        "kurtosis_score": kurtosis_score(scores),
-        "gain_in_nats": gain,
-    }
-    advice = heavier_tails(dist, gain, df)
-    if constant:
-        advice = f"If the noise does not depend on the input: {advice}"
-    return [Finding("heavy_tails", "warning", sentence, figures, advice)]
-
-
-SPREAD_RULES = (judge_constant_spread, judge_tails, judge_spread, judge_places)

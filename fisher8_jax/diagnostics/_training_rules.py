@@ -207,10 +207,15 @@ def judge_target_scale(record: TrainingRecord, limits: Thresholds) -> list[Findi
     return scale_finding(mean, std, "the network is trained on targets")
 
 
+def distance_from_unit_scale(mean: float, std: float) -> float:
+    """The divergence of a normal distribution from the standard one, in nats."""
+    log_std = -math.inf if std == 0 else math.log(std)
+    return 0.5 * (std**2 + mean**2 - 1) - log_std
+
+
 def scale_finding(mean: float, std: float, who: str) -> list[Finding]:
     """The finding about targets of a mean and a standard deviation, if they are far off."""
-    log_std = -math.inf if std == 0 else math.log(std)
-    distance = 0.5 * (std**2 + mean**2 - 1) - log_std
+    distance = distance_from_unit_scale(mean, std)
     if distance <= 1:
         return []
     sentence = (

@@ -22,7 +22,12 @@ from fisher8_jax.estimator._conformal import (
 )
 from fisher8_jax.estimator._display import ShowsResults
 from fisher8_jax.estimator._epistemic import Knowledge
-from fisher8_jax.estimator._estimator_checks import check_hidden, check_setting, check_targets
+from fisher8_jax.estimator._estimator_checks import (
+    check_hidden,
+    check_setting,
+    check_targets,
+    numbers_expected,
+)
 from fisher8_jax.estimator._families import find_likelihood
 from fisher8_jax.estimator._frames import (
     Table,
@@ -253,14 +258,15 @@ class Predicts(ShowsResults):
             if len(X) < smallest:
                 raise ValueError(f"`X` must have at least {smallest} rows, got {len(X)}.")
             return columns_of_frame(X)
-        array = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=smallest,
-        )
+        with numbers_expected("X", "Words are read from a data frame (pandas, polars, pyarrow)."):
+            array = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=np.float64,
+                ensure_all_finite="allow-nan",
+                ensure_min_samples=smallest,
+            )
         return columns_of_array(array)
 
     def _ensemble(self) -> Ensemble:

@@ -1,7 +1,8 @@
 """Argument checks of the estimator, with the wording of its errors."""
 
+import contextlib
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -71,9 +72,21 @@ def check_targets(y: ArrayLike) -> np.ndarray:
     """Targets in float64, nan where missing."""
     check_unmasked("y", y)
     _check_not_times(y)
-    return check_array(
-        y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
-    )
+    with numbers_expected("y", "Classes are not predicted."):
+        return check_array(
+            y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=np.float64, input_name="y"
+        )
+
+
+@contextlib.contextmanager
+def numbers_expected(name: str, hint: str) -> Iterator[None]:
+    """Says which argument held words when NumPy could not read them as numbers."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise ValueError(f"`{name}` must hold numbers: {error}. {hint}") from None
 
 
 def _check_not_times(y: ArrayLike) -> None:

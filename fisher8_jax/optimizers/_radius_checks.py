@@ -73,7 +73,8 @@ def check_update_arguments(
         raise ValueError(
             "The KL radius needs `predict`, a function from parameters to the predicted "
             f"distribution of the current batch. Call {_USAGE}. `TrainState.apply_gradients` of "
-            "Flax Linen does not forward it; that of `fisher8_jax.heads.linen.TrainState` does."
+            "Flax Linen does not forward it; that of `fisher8_jax.heads.linen.TrainState` does. "
+            "`heads.nnx.predict_fn(model, inputs)` makes it from an NNX model."
         )
     if predict is not None and not callable(predict):
         raise TypeError(

@@ -22,7 +22,7 @@ from fisher8_jax.training._data import (
 )
 from fisher8_jax.training._gradients import LossGradient
 from fisher8_jax.training._method import Method, TrainingState, with_runs
-from fisher8_jax.training._networks import Network, apply_network
+from fisher8_jax.training._networks import Network, apply_network, check_network
 from fisher8_jax.training._plan import Plan
 from fisher8_jax.training._run import (
     DIAGNOSTIC_METRICS,
@@ -145,6 +145,7 @@ def fit(
             f"`method` must be a `Method`, got {method!r}. An Optax optimizer is its length: "
             "`Method(length=optimizer)`."
         )
+    check_network(network, params, variables)
     rows = check_data("data", data)
     number = 1 if runs is None else check_count("runs", runs)
     if runs is None:

@@ -15,10 +15,27 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fisher8_jax._internal.checks import check_parameters, check_pure_function
 from fisher8_jax.families import Family
 from fisher8_jax.training._data import Params, Variables
 
 Network: TypeAlias = Callable[..., Any]
+
+
+def check_network(network: object, params: object, variables: object) -> None:
+    """Raises if a module was passed instead of a function, or what is no array as parameters."""
+    check_pure_function(
+        "network",
+        network,
+        for_nnx="`network, params, variables = nnx_network(model)` gives all that `fit` takes.",
+        for_linen="Pass `module.apply`, and the variables of `module.init` as `params`.",
+    )
+    if isinstance(network, _NnxNetwork) and variables is None:
+        raise TypeError(
+            "The network of `nnx_network` needs the variables that it came with: "
+            "`fit(network, params, data, plan, variables=variables)`."
+        )
+    check_parameters("params", params)
 
 
 def apply_network(

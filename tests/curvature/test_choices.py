@@ -4,12 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from fisher8_jax import Gaussian, network_curvature, network_gradient
 from fisher8_jax.curvature import Auto, Blocks, ConjugateGradients, Direct
 from fisher8_jax.curvature._cost import forward_operations
 from fisher8_jax.curvature._gram import leaf_rows, pull_back
 from fisher8_jax.curvature._problem import Mask, pose
+from fisher8_jax.heads import linen as linen_heads
+from fisher8_jax.heads import nnx as nnx_heads
 from tests.curvature.dense import dense_natural_gradient, relative_error
 from tests.curvature.networks import ROWS
 from tests.curvature.test_solvers import DAMPING
@@ -131,3 +134,17 @@ def test_blocks_of_outputs_solve_for_each_target_alone():
     assert relative_error(step.gradient, reference) < 1e-9
     with pytest.raises(ValueError, match=r"`Blocks\.outputs` must divide the 4 outputs"):
         network_gradient(predict_one, params, inputs, targets, solver=Blocks(6, 3))
+
+
+def test_modules_and_activations_are_refused_with_what_to_pass():
+    x, y = jnp.ones((4, 2)), jnp.ones(4)
+    head = nnx_heads.DistributionHead(2, rngs=nnx.Rngs(0))
+    for call in (network_gradient, network_curvature):
+        last = (y,) if call is network_gradient else ()
+        with pytest.raises(TypeError, match=r"got the module DistributionHead.*predict_one_fn"):
+            call(head, nnx.state(head), x, *last)
+        linen = linen_heads.DistributionHead()
+        with pytest.raises(TypeError, match=r"got the module DistributionHead.*module.apply"):
+            call(linen, linen.init(jax.random.key(0), x), x, *last)
+        with pytest.raises(TypeError, match=r"\['act'\] is .*eqx.partition"):
+            call(lambda p, x: None, {"w": jnp.ones(2), "act": jnp.tanh}, x, *last)

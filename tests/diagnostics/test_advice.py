@@ -18,7 +18,7 @@ from fisher8_jax import (
 )
 from fisher8_jax.calibration import IsotonicPIT
 from fisher8_jax.diagnostics import TrainingRecord, doctor, top_gradient_share
-from tests.diagnostics import test_collapse, test_doctor, test_doctor_families
+from tests.diagnostics import test_collapse, test_doctor, test_doctor_families, test_mistakes
 from tests.diagnostics.trainings import Setup
 
 HERE = {
@@ -30,6 +30,11 @@ HERE = {
     "micro_batches_normalised": "test_micro_batches_that_share_the_norms_of_the_batch",
 }
 ELSEWHERE = {
+    "fields_mixed_up": (test_mistakes, "test_a_field_that_was_taken_for_another"),
+    "placeholder_targets": (test_mistakes, "test_placeholders_of_missing_targets"),
+    "mean_misses_input": (test_mistakes, "test_a_line_through_a_curve"),
+    "input_scale_off": (test_mistakes, "test_inputs_that_were_not_scaled"),
+    "wrong_shape": (test_mistakes, "test_errors_of_another_shape"),
     "overdispersed": (
         test_doctor_families,
         "test_overdispersed_counts_name_the_negative_binomial",

@@ -312,6 +312,14 @@ def test_what_cannot_be_read_is_refused_with_a_clear_word():
     for times in (days, days.dt.tz_localize("UTC"), days - days[0], days.dt.date.to_list()):
         with pytest.raises(TypeError, match="`y` holds dates or durations"):
             model.fit(inputs, times)
+    with pytest.raises(
+        ValueError, match=r"`y` must hold numbers: .*'b'. Classes are not predicted"
+    ):
+        model.fit(inputs, np.array(list("bcbc")))
+    with pytest.raises(
+        ValueError, match=r"`X` must hold numbers: .*'b'. Words are read from a data"
+    ):
+        model.fit(np.array([["b", 1], ["c", 2]] * 2, dtype=object), targets)
     with pytest.raises(ValueError, match=r"such as \(50, 50\), got the string '50,50'"):
         Fisher8Regressor(hidden_layer_sizes="50,50").fit(inputs, targets)
     with pytest.raises(ValueError, match=r"At least 2 rows must have a target.*got 1 of 4"):

@@ -91,7 +91,7 @@ def _finite(values: list[float | None]) -> np.ndarray:
 
 
 def table(store: Store, name: str, found: dict[tuple[str, str], Chosen]) -> Table:
-    """A row for each problem and method; the best score of a problem in bold."""
+    """A row for each problem and method; the best score of a problem emphasised."""
     names = [score for score in _SCORES if any(score in one.scores for one in found.values())]
     best = {
         (problem, score): min(

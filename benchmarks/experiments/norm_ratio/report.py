@@ -46,7 +46,7 @@ def best_rate(result: dict) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sets_table(found: dict[str, dict], title: str) -> Table:
-    """A row for each ratio; the best of each set in bold, and the mean difference from 1."""
+    """A row for each ratio; the best of each set emphasised, and the mean difference from 1."""
     scores = {name: best_rate(result) for name, result in found.items()}
     equal = RATIOS.index(1.0)
     rows = []

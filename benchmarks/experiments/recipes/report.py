@@ -42,7 +42,7 @@ def section(store: Store) -> Section | None:
 
 
 def table(store: Store) -> Table | None:
-    """A row per program and way, the learning rates side by side; the best of a row in bold."""
+    """A row per program and way, the learning rates side by side; the best of a row emphasised."""
     cells = {cell["spec"]["recipe"]: cell for cell in store.cells("recipes")}
     rows, rates = [], []
     for name, recipe in RECIPES.items():
