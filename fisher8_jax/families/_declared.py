@@ -97,7 +97,8 @@ def declare_family(
     declaration = Declaration(
         name, parameters, log_density, quadrature, sampler, unscale, damping, num_samples
     )
-    return _make(declaration, module=sys._getframe(1).f_globals.get("__name__", __name__))
+    # As if the class stood beside its density, where a pickle looks for it.
+    return _make(declaration, module=getattr(log_density, "__module__", __name__))
 
 
 class Declaration(NamedTuple):
