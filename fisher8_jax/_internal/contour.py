@@ -32,7 +32,7 @@ def contour_tails(a: Array, b: Array | None, shift: Array, deviance: Array) -> t
     step = jnp.minimum(width / jnp.sqrt(a * n), math.pi / count)
     t = append_axes(jnp.asarray(np.arange(count) + 0.5, a.dtype), 1 + a.ndim) * step[None]
     modulus, phase = _exponent(t, a[None], None if b is None else b[None], m[None], n[None])
-    real, imag = _inverse_kernel(t, m[None], n[None], shift[None])
+    real, imag = _inverse_kernel(t, n[None], shift[None])
     kernel = real * jnp.cos(phase) + imag * jnp.sin(phase)
     total = jnp.sum(jnp.exp(modulus) * kernel / (jnp.square(real) + jnp.square(imag)), axis=0)
     decay = jnp.exp(-jnp.abs(shift))
@@ -42,8 +42,8 @@ def contour_tails(a: Array, b: Array | None, shift: Array, deviance: Array) -> t
     return jnp.where(shift > 0, 1 - small, small), jnp.where(shift > 0, small, 1 - small)
 
 
-def _inverse_kernel(t: Array, m: Array, n: Array, shift: Array) -> tuple[Array, Array]:
-    """`(m + n exp(-it)) (exp(it) - exp(shift))`, times `exp(-shift)` where that is below 1."""
+def _inverse_kernel(t: Array, n: Array, shift: Array) -> tuple[Array, Array]:
+    """`(1 - n + n exp(-it)) (exp(it) - exp(shift))`, times `exp(-shift)` where that is below 1."""
     sine, versine = jnp.sin(t), 2 * jnp.square(jnp.sin(0.5 * t))
     decay, gap = jnp.exp(-jnp.abs(shift)), jnp.expm1(-jnp.abs(shift))
     is_up = shift > 0

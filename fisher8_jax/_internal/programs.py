@@ -11,9 +11,9 @@ import hashlib
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -57,11 +57,11 @@ def _cache() -> Iterator[None]:
                 _set(before)
 
 
-def _read(name: str) -> Any:
+def _read(name: str) -> object:
     return getattr(jax.config, name)
 
 
-def _set(settings: dict[str, Any]) -> None:
+def _set(settings: Mapping[str, object]) -> None:
     for name, value in settings.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()  # JAX reads the folder once

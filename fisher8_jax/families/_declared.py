@@ -18,7 +18,7 @@ import abc
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -249,7 +249,7 @@ class DeclaredFamily(ScalarFamily, abc.ABC):
         root = jnp.sqrt(factor)
         return self.unscale((1 - root) * self.mean, root)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restore, (_reference(type(self)), tuple(self._fields().values()))
 
 

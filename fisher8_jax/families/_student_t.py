@@ -2,7 +2,7 @@
 
 import abc
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ class StudentFamily(LocationScale):
     if TYPE_CHECKING:  # A field or a property.
 
         @property
-        def df(self) -> Any: ...
+        def df(self) -> Array | float: ...
 
     @abc.abstractmethod
     def log_df_like(self, like: Array) -> Array:
