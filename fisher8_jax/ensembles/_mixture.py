@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.bisection import crowded_nodes, smallest_float
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax.families import Predictive
+from fisher8_jax.families import Gaussian, Predictive
 
 
 def check_members(members: object) -> int:
@@ -210,7 +210,8 @@ class Mixture(Predictive):
 
         With `D_ij` the mean score of member `i` over draws of member `j`, by quadrature over the
         quantiles of `j`, the score is `mean_i crps_i + (mean_i D_ii - mean_ij D_ij) / 2`. Every
-        integrand is that of one member, smooth however far apart the members are.
+        integrand is that of one member, smooth however far apart the members are. For Gaussians
+        `D_ij` is known in closed form.
         """
         if self.size == 1:
             return self.one.crps(targets)
@@ -221,6 +222,8 @@ class Mixture(Predictive):
             return jax.vmap(lambda dist: dist.crps(values))(members)
 
         own = scores(targets)
+        if isinstance(members, Gaussian):
+            return jnp.mean(own, axis=0) + 0.5 * _gaussians_apart(members, own)
         nodes, weights = crowded_nodes(_NODES)
 
         def add_node(total: Array, node: tuple[Array, Array]) -> tuple[Array, None]:
@@ -265,3 +268,23 @@ class Mixture(Predictive):
         for _ in range(extra):
             evaluate = jax.vmap(evaluate)
         return evaluate(jnp.broadcast_to(values, (*values.shape[:extra], *shape)))
+
+
+def _gaussians_apart(members: Gaussian, own: Array) -> Array:
+    """`mean_i D_ii - mean_ij D_ij` of `Mixture.crps`; `own` are the members' scores.
+
+    The mean distance of draws of `i` and `j` is the CRPS of a Gaussian with both variances, but for
+    its own mean distance to itself.
+    """
+    root = 1 / math.sqrt(math.pi)
+
+    def add_member(total: Array, one: Gaussian) -> tuple[Array, None]:
+        both = jax.vmap(
+            lambda other: Gaussian(other.mean, jnp.logaddexp(other.log_variance, one.log_variance))
+        )(members)
+        distances = jax.vmap(lambda dist: dist.crps(one.mean))(both) + root * both.std
+        apart = jnp.mean(2 * root * one.std - distances, axis=0)
+        return total + apart.astype(own.dtype), None
+
+    apart, _ = lax.scan(add_member, jnp.zeros_like(own[0]), members)
+    return apart / len(members.mean)

@@ -38,7 +38,6 @@ from fisher8_jax.estimator._frames import (
 )
 from fisher8_jax.estimator._network import DenseNetwork, link_of
 from fisher8_jax.estimator._prediction import (
-    Ensemble,
     Prediction,
     in_blocks,
     mixture_in_blocks,
@@ -48,6 +47,7 @@ from fisher8_jax.estimator._prediction import (
     predict_quantiles,
     predict_variance,
 )
+from fisher8_jax.estimator._widths import Calibration, Ensemble
 
 
 class Predicts(ShowsResults):
@@ -62,7 +62,14 @@ class Predicts(ShowsResults):
     params_: Any
     knowledge_: Knowledge
     known_variance_: np.ndarray
+    calibration_: Calibration
     conformal_: Conformal | None
+
+    @property
+    def variance_factor_(self) -> np.ndarray:
+        """What the members' variances are multiplied by where all is known, one per target."""
+        check_is_fitted(self)
+        return self.calibration_.factor.astype(np.float64).reshape(self.target_shape_)
 
     @overload
     def predict(self, X: Table, return_std: Literal[False] = False) -> np.ndarray: ...
@@ -270,7 +277,7 @@ class Predicts(ShowsResults):
         return columns_of_array(array)
 
     def _ensemble(self) -> Ensemble:
-        return Ensemble(self.params_, self.knowledge_)
+        return Ensemble(self.params_, self.knowledge_, self.calibration_)
 
     def _moments_of(self, columns: list[TableColumn]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation for columns that are checked already."""

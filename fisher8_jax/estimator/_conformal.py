@@ -32,7 +32,8 @@ from fisher8_jax._internal.bisection import smallest_float
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator._families import find_likelihood
 from fisher8_jax.estimator._network import DenseNetwork
-from fisher8_jax.estimator._prediction import Ensemble, in_blocks, predict_mixture
+from fisher8_jax.estimator._prediction import in_blocks, predict_mixture
+from fisher8_jax.estimator._widths import Ensemble
 from fisher8_jax.families import LocationScale
 
 # So many rows of each fold tell the width.
@@ -94,7 +95,7 @@ def _scores(
     folds: int,
 ) -> tuple[Array]:
     """The score of every row by the members of every fold, rows first."""
-    grouped = _by_fold(predict_mixture(network, ensemble, inputs, outside), folds)
+    grouped = _by_fold(predict_mixture(network, ensemble.plain(), inputs, outside), folds)
     below, above = jax.vmap(lambda part: _distances(Mixture(part), targets))(grouped.members)
     return (jnp.moveaxis(jnp.maximum(jnp.maximum(below, above), 0), 0, 1),)
 
@@ -110,7 +111,7 @@ def _ends(
     limits: tuple[float, float],
 ) -> tuple[Array, Array]:
     """The ends of intervals; `scores` (folds, rows, targets), `rank` one for each target."""
-    mixture = predict_mixture(network, ensemble, inputs, outside)
+    mixture = predict_mixture(network, ensemble.plain(), inputs, outside)
     grouped = _by_fold(mixture, scores.shape[0])
     largest = jnp.finfo(jnp.float32).max
     shape, dtype = mixture.batch_shape, jnp.float32

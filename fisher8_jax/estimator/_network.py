@@ -119,25 +119,6 @@ class DenseNetwork:
         found = dist.fisher_norm_sq(tangent).reshape(rows, -1)
         return jnp.broadcast_to(found, (rows, math.prod(self.target_shape)))
 
-    def shift_output(self, params: chex.ArrayTree, name: str, amount: np.ndarray) -> chex.ArrayTree:
-        """Parameters with which the raw output `name` is larger by `amount`.
-
-        Args:
-            params: of one member or stacked, NumPy arrays.
-            name: of the output, one of `link.names`.
-            amount: the shape of one row's output.
-        """
-        first = 0
-        for output, shape in self._outputs():
-            last = first + math.prod(shape)
-            if output == name:
-                break
-            first = last
-        *hidden, layer = params
-        bias = np.array(layer["bias"])
-        bias[..., first:last] += np.reshape(amount, -1).astype(bias.dtype)
-        return [*hidden, {**layer, "bias": bias}]
-
     def _layers(
         self, params: chex.ArrayTree, inputs: Array, taps: list[Array] | None = None
     ) -> tuple[list[Array], Array]:

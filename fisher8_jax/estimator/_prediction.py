@@ -6,7 +6,7 @@ the data in float64: `1e9 + 5 sin(x)` has no digits left in float32.
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import chex
 import jax
@@ -18,8 +18,14 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
-from fisher8_jax.estimator._epistemic import Knowledge, posterior_variance
 from fisher8_jax.estimator._network import DenseNetwork
+from fisher8_jax.estimator._widths import (
+    Ensemble,
+    calibrated_members,
+    find_widths,
+    variance_of,
+    widened_mixture,
+)
 from fisher8_jax.families import LocationScale, Predictive
 
 # Predictions are made in blocks of one shape: one compiled program for any number of rows, and a
@@ -39,54 +45,14 @@ def _in_other_units(mixture: Mixture, scaler: TargetScaler) -> Mixture:
     return unscaled
 
 
-class Ensemble(NamedTuple):
-    """Trained members and what the first of them does not know."""
-
-    params: chex.ArrayTree
-    """Members first."""
-    knowledge: Knowledge
-
-
-def _added_variance(
-    network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array
-) -> Array:
-    """Epistemic variance beyond what the members' own variances cover, of the targets' shape.
-
-    It grows with `outside` to the variance of the targets: encoded inputs stand still out there.
-    """
-    first = jax.tree.map(lambda leaf: leaf[0], ensemble.params)
-    variance = posterior_variance(network, first, ensemble.knowledge, inputs)
-    added = jnp.maximum(variance - ensemble.knowledge.level[None], 0) + outside[:, None] ** 2
-    return added.reshape(len(inputs), *network.target_shape)
-
-
-def _widened(network: DenseNetwork, params: chex.ArrayTree, inputs: Array, added: Array) -> Mixture:
-    """The mixture of all members with `added` in the variance of their raw locations.
-
-    Exact for families of a location and a scale; others become two, one deviation to either side.
-    """
-    members = jax.vmap(network, (0, None))(params, inputs)
-    if isinstance(members, LocationScale):
-        return Mixture(jax.vmap(lambda member: _with_variance(member, added))(members))
-    sides = jnp.stack([-jnp.sqrt(added), jnp.sqrt(added)])
-    both = jax.vmap(jax.vmap(network, (None, None, 0)), (0, None, None))(params, inputs, sides)
-    return Mixture(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), both))
-
-
-def _with_variance(dist: LocationScale, added: Array) -> LocationScale:
-    """The same family with a larger variance; heavy tails without one get a larger scale."""
-    width = jnp.where(jnp.isfinite(dist.noise_std), dist.noise_std, 1)
-    log_scale = jnp.logaddexp(2 * dist.log_scale, jnp.log(added) - 2 * jnp.log(width))
-    return dist.with_location_scale(dist.location, 0.5 * log_scale)
-
-
 @functools.partial(jax.jit, static_argnums=0)
 def predict_mixture(
     network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array
 ) -> Mixture:
     """The mixture of all members, widened where the rows are unfamiliar, in units of training."""
-    added = _added_variance(network, ensemble, inputs, outside)
-    return _widened(network, ensemble.params, inputs, added)
+    return widened_mixture(
+        network, ensemble, inputs, find_widths(network, ensemble, inputs, outside)
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -97,12 +63,12 @@ def predict_moments(
 
     Infinite where the tails of a sound prediction are too heavy for a variance.
     """
-    added = _added_variance(network, ensemble, inputs, outside)
-    mixture = plain = _widened(network, ensemble.params, inputs, added)
+    widths = find_widths(network, ensemble, inputs, outside)
+    mixture, added = widened_mixture(network, ensemble, inputs, widths), widths.added
     if isinstance(mixture.members, LocationScale):
-        plain = Mixture(jax.vmap(network, (0, None))(ensemble.params, inputs))
+        plain = Mixture(calibrated_members(network, ensemble, inputs, widths))
     else:
-        added = jnp.zeros_like(added)  # two for each member differ by it already
+        plain, added = mixture, jnp.zeros_like(added)  # two for each member differ by it already
     is_sound = mixture.is_finite()
 
     def or_infinite(values: Array) -> Array:
@@ -119,9 +85,7 @@ def predict_variance(
     network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array
 ) -> tuple[Array]:
     """The posterior variance of the first member's raw locations, (rows, targets)."""
-    first = jax.tree.map(lambda leaf: leaf[0], ensemble.params)
-    variance = posterior_variance(network, first, ensemble.knowledge, inputs)
-    return (variance + outside[:, None] ** 2,)
+    return (variance_of(network, ensemble, inputs, outside),)
 
 
 @functools.partial(jax.jit, static_argnums=0)

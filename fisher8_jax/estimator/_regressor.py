@@ -14,6 +14,7 @@ from fisher8_jax._internal.checks import check_unmasked
 from fisher8_jax._internal.programs import keeps_programs
 from fisher8_jax.ensembles import take_member
 from fisher8_jax.estimator._answers import Predicts
+from fisher8_jax.estimator._calibration import calibrate, know
 from fisher8_jax.estimator._columns import Encoder
 from fisher8_jax.estimator._epistemic import NEVER
 from fisher8_jax.estimator._estimator_checks import (
@@ -29,13 +30,13 @@ from fisher8_jax.estimator._frames import (
 from fisher8_jax.estimator._memory import Memory, check_memory
 from fisher8_jax.estimator._saving import load_estimator, write_estimator
 from fisher8_jax.estimator._setup import check_setup
-from fisher8_jax.estimator._shrinking import know, scale_variances, variance_factor
 from fisher8_jax.estimator._training import (
     Rows,
     best_candidate,
     train_candidates,
     train_on,
 )
+from fisher8_jax.estimator._widths import Calibration
 
 
 class Fisher8Regressor(RegressorMixin, Predicts):
@@ -64,10 +65,12 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         validation_fraction: the part of the rows that each member holds out, at most 2,000 rows.
         patience: training stops after this fraction of `max_steps` without a better held-out NLL,
             and sooner if the best came early; 1 or more makes all steps.
-        shrink_variance: True multiplies the members' variances by `variance_factor_`, so that what
-            they disagree about is not counted twice, and adds the posterior variance of rows that
-            are less familiar than nine tenths of the training rows; False leaves the plain mixture
-            of a deep ensemble. The factor is for 'gaussian', 'student_t' and 'laplace' alone.
+        shrink_variance: True calibrates the mixture by the rows that members held out: their
+            variances are multiplied by `variance_factor_`, so that what they disagree about is not
+            counted twice, Gaussians get heavier tails if errors have them, and rows that are less
+            familiar than nine tenths of the training rows get the posterior variance. False leaves
+            the plain mixture of a deep ensemble. The factor is for 'gaussian', 'student_t' and
+            'laplace', the tails are for 'gaussian' alone.
         random_state: an integer for the same result every time.
         show_progress: True shows progress on a terminal and in a notebook.
         checkpoint_dir: a folder for the unfinished training (extra `checkpoints`): a fit that was
@@ -83,7 +86,8 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         n_iter_: gradient steps of the ensemble that was kept.
         held_out_nll_: each member's best held-out NLL, in the units of the data.
         candidates_: the mean held-out NLL of every pair of likelihood and method that was tried.
-        variance_factor_: what the members' variances were multiplied by, one number per target.
+        variance_factor_: what the members' variances are multiplied by where all is known, one
+            number per target.
         scaler_: the `TargetScaler` of the targets.
 
     Example:
@@ -199,13 +203,12 @@ class Fisher8Regressor(RegressorMixin, Predicts):
             rows, self.encoder_.outside(columns), self.validation_fraction, seed
         )
         members = len(self.held_out_nll_)
-        setup = check_setup(self, len(memory.rows.targets), is_first=False)._replace(
+        setup = check_setup(self, len(memory.rows.targets), new_rows=len(targets))._replace(
             members=members, methods=self.methods_[:1]
         )
         held_out = np.tile(memory.held_out, (members // len(memory.held_out), 1))
-        params = scale_variances(network, likelihood, self.params_, 1 / self.variance_factor_)
         params, steps, nll = train_on(
-            memory.rows, network, self.scaler_, params, setup, seed, held_out
+            memory.rows, network, self.scaler_, self.params_, setup, seed, held_out
         )
         self._keep(params, memory, seed)
         self.held_out_nll_ = nll
@@ -266,14 +269,14 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         return columns, targets, weights
 
     def _keep(self, params: Any, memory: Memory, seed: int) -> None:
-        """Trained members, with variances that count their disagreement once, and their rows."""
+        """Trained members, how wide their mixture is, what they know, and their rows."""
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
-        self.variance_factor_ = np.ones(self.target_shape_)
+        known = knowledge, self.known_variance_ = know(network, take_member(params, 0), memory.rows)
         if self.shrink_variance:
-            self.variance_factor_ = variance_factor(network, likelihood, params, memory.rows)
-        self.params_ = scale_variances(network, likelihood, params, self.variance_factor_)
-        knowledge, self.known_variance_ = know(network, take_member(params, 0), memory.rows)
-        if not self.shrink_variance:
+            found = calibrate(network, likelihood, params, memory, self.scaler_, known)
+        else:
+            found = Calibration.none(len(self.known_variance_))
             knowledge = knowledge._replace(level=np.full_like(knowledge.level, NEVER))
+        self.params_, self.calibration_ = params, found
         self.knowledge_, self.memory_ = knowledge, memory.limited(seed)
         self.conformal_ = None

@@ -16,6 +16,7 @@ from fisher8_jax.estimator._epistemic import MOST_ANCHORS, Knowledge
 from fisher8_jax.estimator._estimator_checks import check_hidden
 from fisher8_jax.estimator._families import LIKELIHOODS
 from fisher8_jax.estimator._network import link_of
+from fisher8_jax.estimator._widths import Calibration
 
 
 def check_restored(estimator: Any) -> None:
@@ -28,14 +29,9 @@ def check_restored(estimator: Any) -> None:
     widths = _check_columns(estimator), *hidden, _outputs(estimator.family_, shape)
     members = _check_layers(estimator.params_, widths)
     _check_array("scaler/shift", estimator.scaler_.shift, shape)
-    factors = {
-        "scaler/scale": estimator.scaler_.scale,
-        "variance_factor": estimator.variance_factor_,
-    }
-    for name, array in factors.items():
-        _check_array(name, array, shape)
-        if not np.all(np.asarray(array) > 0):
-            raise ArtifactError(f"{name} is not positive.")
+    _check_array("scaler/scale", estimator.scaler_.scale, shape)
+    _check_positive("scaler/scale", estimator.scaler_.scale)
+    _check_calibration(estimator.calibration_, math.prod(shape))
     _check_knowledge(estimator, widths[0], math.prod(shape))
     held_out = np.asarray(estimator.held_out_nll_)
     if held_out.shape != (members,) or held_out.dtype.kind != "f":
@@ -57,6 +53,21 @@ def _check_knowledge(estimator: Any, features: int, targets: int) -> None:
     known = np.asarray(estimator.known_variance_)
     if known.ndim != 2 or len(known) != targets or known.dtype != np.float32:
         raise ArtifactError(f"known_variance is {_form(known)}, there are {targets} targets.")
+
+
+def _check_calibration(calibration: Calibration, targets: int) -> None:
+    parts = len(np.atleast_1d(calibration.tails))
+    shapes = Calibration((targets,), (targets,), (max(parts, 1), targets))
+    for name, shape in shapes._asdict().items():
+        array = getattr(calibration, name)
+        _check_array(f"calibration/{name}", array, shape, np.float32)
+        if name != "closeness":
+            _check_positive(f"calibration/{name}", array)
+
+
+def _check_positive(name: str, array: Any) -> None:
+    if not np.all(np.asarray(array) > 0):
+        raise ArtifactError(f"{name} is not positive.")
 
 
 def _check_columns(estimator: Any) -> int:

@@ -22,11 +22,12 @@ from fisher8_jax.estimator._families import LIKELIHOODS, find_likelihood
 from fisher8_jax.estimator._memory import Memory, check_memory
 from fisher8_jax.estimator._restored import check_restored
 from fisher8_jax.estimator._training import Rows
+from fisher8_jax.estimator._widths import Calibration
 from fisher8_jax.training import Method
 
 Estimator = TypeVar("Estimator")
 
-_KIND, _VERSION = "Fisher8Regressor", 2
+_KIND, _VERSION = "Fisher8Regressor", 3
 # A folder of this machine, and of a fit that has ended: no file may name one.
 _NOT_SAVED = "checkpoint_dir"
 
@@ -56,7 +57,7 @@ def write_estimator(estimator: Any, path: str | Path, *, with_rows: bool) -> Non
         "layers": estimator.params_,
         "scaler": {"shift": estimator.scaler_.shift, "scale": estimator.scaler_.scale},
         "held_out_nll": estimator.held_out_nll_,
-        "variance_factor": estimator.variance_factor_,
+        "calibration": estimator.calibration_._asdict(),
         "knowledge": estimator.knowledge_._asdict(),
         "known_variance": estimator.known_variance_,
     }
@@ -93,7 +94,7 @@ def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     estimator.n_features_in_ = config["n_features"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-    estimator.variance_factor_ = trees["variance_factor"]
+    estimator.calibration_ = Calibration(**trees["calibration"])
     estimator.knowledge_ = Knowledge(**trees["knowledge"])
     estimator.known_variance_ = trees["known_variance"]
     estimator.conformal_ = estimator.memory_ = None

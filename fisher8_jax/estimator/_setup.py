@@ -26,22 +26,28 @@ _VALIDATIONS, _MOST_HELD_OUT = 50, 2000
 # noise need them; training on others stops long before.
 _PASSES, _FEWEST_STEPS, _MOST_STEPS = 200, 5000, 16_000
 
+# Of the steps of a first fit, where only a part of the rows is new: that part, times the first
+# number, and at most the second.
+_STEPS_FOR_NEW, _MOST_STEPS_FOR_NEW, _FEWEST_STEPS_FOR_NEW = 0.5, 0.25, 200
+
 _MOST_NUMBERS = 2**31  # parameters of all members, or their losses at every step
 
 # Rows per step that 'auto' means, from a number of rows on.
 _BATCH_BY_ROWS = {0: 32, 4000: 64}
 
 
-def check_setup(estimator: Any, rows: int, *, is_first: bool = True) -> Setup:
+def check_setup(estimator: Any, rows: int, *, new_rows: int | None = None) -> Setup:
     """The checked hyper-parameters of an estimator for a number of rows.
 
-    Members that are trained already (`is_first` False) make a quarter of the steps.
+    Members that are trained already make fewer steps, the fewer of the rows are new to them.
     """
     batch = _check_count_or_auto(
         "batch_size", estimator.batch_size, from_rows_on(_BATCH_BY_ROWS, rows)
     )
     automatic_steps = min(max(_FEWEST_STEPS, _PASSES * rows // batch), _MOST_STEPS)
-    automatic_steps = automatic_steps if is_first else automatic_steps // 4
+    if new_rows is not None:
+        share = min(_STEPS_FOR_NEW * new_rows / rows, _MOST_STEPS_FOR_NEW)
+        automatic_steps = max(round(share * automatic_steps), _FEWEST_STEPS_FOR_NEW)
     patience = check_setting("patience", estimator.patience, above=0)
     fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
     check_flag("shrink_variance", estimator.shrink_variance)

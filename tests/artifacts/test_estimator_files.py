@@ -89,7 +89,7 @@ def test_wrong_shapes_are_named_when_loading(rewrite, layer, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.update(version=3), "of version 3, this package reads version 2"),
+        (lambda c: c.update(version=4), "of version 4, this package reads version 3"),
         (lambda c: c["settings"].update(hidden_layer_sizes=[5]), "layer 0/kernel is"),
         (lambda c: c["settings"].update(hidden_layer_sizes=[4, 4]), "there are 2 layers for the"),
         (lambda c: c.update(kind="Other"), "holds another model than a Fisher8Regressor"),
@@ -113,4 +113,6 @@ def test_the_committed_file_is_read_and_predicts_as_it_did():
     right = json.loads(sample_estimator.PREDICTIONS.read_text())
     assert found.keys() == right.keys()
     for name, values in right.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)
+        # A small posterior variance is the difference of large ones, which compilers round as
+        # they like.
+        np.testing.assert_allclose(found[name], values, rtol=1e-3, err_msg=name)

@@ -1,5 +1,7 @@
 """Conformal intervals: coverage by simulation, the CV+ by brute force, groups, files, errors."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,6 +9,7 @@ from scipy import stats
 from fisher8_jax.ensembles import Mixture
 from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._conformal import conformal_of
+from fisher8_jax.estimator._widths import Calibration
 from tests.estimator.methods import RADIUS
 
 SETTINGS = {
@@ -75,6 +78,8 @@ def test_ends_are_those_of_the_cv_plus_by_brute_force(models):
     (scores,) = conformal_of(model).scores
     inputs, _ = draw("gaussian", 50, 5)
     low, high = model.predict_interval(inputs, 0.9, method="conformal")
+    model = copy.copy(model)
+    model.calibration_ = Calibration.none(1)  # every fold's members as they were trained
     members = model.predict_distribution(inputs).standard.members
     lows, highs = [], []
     for fold in range(3):

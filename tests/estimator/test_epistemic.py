@@ -8,9 +8,9 @@ import pytest
 from fisher8_jax import Gaussian
 from fisher8_jax.ensembles import take_member
 from fisher8_jax.estimator import Fisher8Regressor
+from fisher8_jax.estimator._calibration import know
 from fisher8_jax.estimator._epistemic import Knowledge, posterior_variance
 from fisher8_jax.estimator._network import DenseNetwork, link_of
-from fisher8_jax.estimator._shrinking import know
 from fisher8_jax.estimator._training import Rows
 from fisher8_jax.families import Poisson
 from fisher8_jax.posterior import Prior, fit_posterior, leave_one_out

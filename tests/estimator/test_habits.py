@@ -22,8 +22,9 @@ from fisher8_jax.estimator import (
 )
 from fisher8_jax.estimator._epistemic import Knowledge
 from fisher8_jax.estimator._network import DenseNetwork, link_of
-from fisher8_jax.estimator._prediction import Ensemble, in_blocks, predict_moments
+from fisher8_jax.estimator._prediction import in_blocks, predict_moments
 from fisher8_jax.estimator._scorers import neg_crps, neg_interval_score, neg_nll
+from fisher8_jax.estimator._widths import Calibration, Ensemble
 from fisher8_jax.families import StudentTLearnedDf
 from fisher8_jax.plots import plot_importance
 from tests.estimator.methods import RADIUS
@@ -185,7 +186,8 @@ def test_predictions_without_a_mean_have_a_center():
     rows = np.zeros((3, 1), np.float32), np.zeros(3, np.float32)
     zeros = {"anchors": (1, 4, 1), "root": (1, 4, 4), "scale": (1,), "level": (1,)}
     knowledge = Knowledge(**{name: np.zeros(size, np.float32) for name, size in zeros.items()})
-    center, *rest = in_blocks(predict_moments, network, Ensemble(params, knowledge), *rows)
+    ensemble = Ensemble(params, knowledge, Calibration.none(1))
+    center, *rest = in_blocks(predict_moments, network, ensemble, *rows)
     np.testing.assert_array_equal(center, 2)
     std, aleatoric, epistemic = rest
     assert np.isinf(std).all()
