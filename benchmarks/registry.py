@@ -59,6 +59,11 @@ BENCHMARKS = {
     "leave_one_out": _experiment(
         "leave_one_out", "Leave-one-out in closed form beside refits and folds."
     ),
+    "uses": Benchmark(
+        "experiments.uses.command",
+        "The estimator in use: intervals, labels to ask for, new rows.",
+        "experiments.uses.report",
+    ),
     "estimator_speed": Benchmark(
         "costs.estimator_speed",
         "Processor seconds of the estimator from the first call on.",

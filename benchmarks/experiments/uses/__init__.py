@@ -1,0 +1,1 @@
+"""The estimator in use: intervals that are guaranteed, labels that it asks for, rows that come."""
