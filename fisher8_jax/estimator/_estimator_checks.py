@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -86,7 +87,8 @@ def numbers_expected(name: str, hint: str) -> Iterator[None]:
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise
-        raise ValueError(f"`{name}` must hold numbers: {error}. {hint}") from None
+        said = re.sub(r"np\.str_\((.*)\)", r"\1", str(error))
+        raise ValueError(f"`{name}` must hold numbers: {said}. {hint}") from None
 
 
 def _check_not_times(y: ArrayLike) -> None:
