@@ -34,6 +34,7 @@ FROM_REPORT = {
     "adoption_ramsey.png": "adoption_ramsey",
     "adoption_rl_blox.png": "adoption_rl_blox",
     "comparison.png": "comparison",
+    "convergence_maps.png": "weak-lensing-maps",
     "gaps.png": "gaps",
     "network_cost.png": "network_cost",
     "network_sinusoid.png": "curvature-sinusoid-linear",

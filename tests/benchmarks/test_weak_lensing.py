@@ -327,6 +327,17 @@ def test_report_keeps_simulated_and_real_maps_apart(survey_folder, tmp_path):
         assert len(weak_lensing_report.figure(store).axes) == 1
 
 
+def test_the_picture_of_maps_shows_three_cosmologies_and_what_a_network_sees():
+    with plots.style():
+        *axes, scale = weak_lensing_report.maps_figure().axes
+    images = [np.ma.filled(axis.images[0].get_array(), np.nan) for axis in axes]
+    assert len(images) == 6
+    contrast = [np.nanstd(image) for image in images[:3]]
+    assert contrast == sorted(contrast)
+    assert all(np.isnan(image).any() and np.isfinite(image).any() for image in images[3:])
+    assert scale.get_ylim() == (-0.03, 0.03)
+
+
 def run_command(tmp_path, name, **options):
     """The command in a process of its own, on maps that all runs of this test share."""
     words = "weak_lensing --size 32 32 4 10 --seeds 0 --methods fisher8 --epochs 8 --workers 1"

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.experiments.weak_lensing.plan import LABELS
+from benchmarks.experiments.weak_lensing.data import noise_std
+from benchmarks.experiments.weak_lensing.plan import LABELS, PRESETS
+from benchmarks.experiments.weak_lensing.simulator import draw_map, draw_mask
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.machinery.figures import to_png
 from benchmarks.machinery.seed_tables import Cell, group_by_seed, number, published, score_texts
+from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
 
 METRICS = (
@@ -27,6 +30,14 @@ METRICS = (
 )
 HEADINGS = ("score", "RMSE Ωm", "RMSE S8", "NLL Ωm", "NLL S8", "68 % Ωm", "68 % S8")
 DIGITS = (3, 4, 4, 3, 3, 3, 3)
+
+
+# Of the picture of maps: Omega_m and S8.
+_SHOWN = ((0.15, 0.7), (0.3, 0.8), (0.45, 0.93))
+_MAPS = (
+    "Simulated convergence maps of three cosmologies from the same random numbers, and below what "
+    "a network sees: pixels of the survey with the noise of 1000 galaxies per square arcminute."
+)
 
 
 class Row(NamedTuple):
@@ -105,6 +116,7 @@ def section(store: Store) -> Section | None:
     blocks += tables(rows)
     caption = "Validation score over training, one line per seed."
     blocks.append(Figure("weak-lensing", lambda: to_png(figure(store)), caption))
+    blocks.append(Figure("weak-lensing-maps", lambda: to_png(maps_figure()), _MAPS))
     return Section("Weak lensing", blocks)
 
 
@@ -128,6 +140,29 @@ def _how_to_read() -> str:
         "standard deviation (68 % if honest). **Simulated** maps take the place of the "
         "challenge's: their scores compare with each other only."
     )
+
+
+def maps_figure() -> Any:
+    """Simulated convergence maps of three cosmologies, and what a network sees of them."""
+    import matplotlib.pyplot as plt
+
+    setting = PRESETS["quick"].simulation._replace(height=96, width=96)
+    mask, noise = draw_mask(setting), noise_std(PRESETS["quick"].galaxies)
+    drawing, axes = plt.subplots(2, len(_SHOWN), figsize=(8, 5.4), layout="constrained")
+    for column, (omega_m, s8) in enumerate(_SHOWN):
+        rng = generator("weak_lensing", "picture")  # the same sky for all
+        kappa = draw_map(np.array([omega_m, s8, 7.8, 0.013, 0.0]), mask.shape, rng)
+        seen = np.where(mask, kappa + noise * rng.normal(size=mask.shape), np.nan)
+        for axis, image in zip(axes[:, column], (kappa, seen), strict=True):
+            drawn = axis.imshow(
+                image, vmin=-0.03, vmax=0.03, cmap="RdBu_r", interpolation="nearest"
+            )
+            axis.set(xticks=[], yticks=[])
+        axes[0, column].set_title(f"Ωm {omega_m:g}, S8 {s8:g}")
+    axes[0, 0].set_ylabel("convergence")
+    axes[1, 0].set_ylabel("mask and noise")
+    drawing.colorbar(drawn, ax=axes)
+    return drawing
 
 
 def figure(store: Store) -> Any:
