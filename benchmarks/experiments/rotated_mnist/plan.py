@@ -64,9 +64,7 @@ def _tuned(name: str, label: str) -> Baseline:
 
 
 SETTINGS = {
-    "natural_nll": Setting(
-        BASELINES["natural_nll"], 0.1, "cosine", 100.0, True, paper="natural_nll_kfac"
-    ),
+    "natural_nll": Setting(BASELINES["natural_nll"], 0.1, "cosine", 100.0, True),
     # The published row: a precision for each parameter array, learned along the way.
     "natural_evidence": Setting(
         BASELINES["natural_nll"].override(label="Natural NLL, empirical Bayes"),
