@@ -1,4 +1,4 @@
-"""Runs the checks of scikit-learn, skpro, MAPIE and crepes, each in its newest version.
+"""Runs the checks of scikit-learn, skpro, MAPIE, crepes and ours with them, in newest versions.
 
 python -m tests.suites .venv-suites    # a folder for an environment of its own, made if missing
 
@@ -12,8 +12,14 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SUITES = ("scikit_learn_checks", "skpro_checks", "mapie_checks", "crepes_checks")
-PACKAGES = ("crepes", "mapie", "pandas", "pytest", "scikit-learn", "skpro")
+SUITES = (
+    "scikit_learn_checks",
+    "skpro_checks",
+    "mapie_checks",
+    "crepes_checks",
+    "interchange_checks",
+)
+PACKAGES = ("crepes", "mapie", "pandas", "pytest", "scikit-learn", "skpro", "uncertainty-toolbox")
 
 
 def make_environment(folder: Path) -> Path:

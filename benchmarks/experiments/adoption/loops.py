@@ -130,6 +130,11 @@ class Loop:
         return optimizer.update(gradient, state, params, predict=predict)
 
 
+def mean_nll(dist: Gaussian, targets: jax.Array) -> jax.Array:
+    """The mean NLL of one network."""
+    return dist.nll(targets).mean()
+
+
 def mixture_nll(members: Any, targets: jax.Array) -> jax.Array:
     """The mean NLL of an equal mixture of members, which are the first axis."""
     values = jax.vmap(lambda member: member.nll(targets))(members)

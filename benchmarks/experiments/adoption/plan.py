@@ -16,7 +16,10 @@ METHODS = {
     "radius": ("Fisher8, KL radius", False),
     "network": ("parameter-space natural gradient", False),
 }
+CAUSES = "causes"  # parts of the change alone; see `causes.py`
 LOOKS = 10
+RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)  # wide enough that none is best at an end
+CAUSE_RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 
 
 class Program(NamedTuple):
@@ -26,11 +29,12 @@ class Program(NamedTuple):
     label: str
     problems: tuple[str, ...]
     steps: int
-    network_steps: int  # of the natural gradient, whose steps cost more
-    rates: tuple[float, ...] = (0.001, 0.003, 0.01)
     seeds: int = 5
     pins: tuple[str, ...] = ()
     """Older versions that it needs, where its own metadata do not say so."""
+    goes_on: str | None = None
+    """The program whose chosen learning rates this one trains with, to use the networks further."""
+    methods: tuple[str, ...] = (*METHODS, CAUSES)
 
 
 PROGRAMS = {
@@ -39,15 +43,12 @@ PROGRAMS = {
         "deep ensemble of a Bayesian one",
         ("airfoil", "bike", "concrete"),
         steps=200,
-        network_steps=200,
-        rates=(0.003, 0.01, 0.03),
     ),
     "rl_blox": Program(
         "rl-blox",
         "ensemble of dynamics models",
         ("pendulum",),
         steps=30 * 43,
-        network_steps=200,
         seeds=3,
     ),
     "ramsey": Program(
@@ -55,8 +56,6 @@ PROGRAMS = {
         "conditional neural process",
         ("gaussian_process",),
         steps=1500,
-        network_steps=200,
-        rates=(0.001, 0.003, 0.01),
         seeds=3,
         pins=("flax<0.12", "jax<0.8"),
     ),
@@ -65,9 +64,31 @@ PROGRAMS = {
         "conditional density of one affine layer",
         ("energy", "wine"),
         steps=500,
-        network_steps=200,
-        rates=(0.002, 0.005, 0.02),
         seeds=3,
+    ),
+    "bayesflow": Program(
+        "bayesflow",
+        "amortised posterior",
+        ("lotka_volterra",),
+        steps=600,
+        seeds=3,
+    ),
+    "bde_sampler": Program(
+        "sklearn-contrib-bde",
+        "its sampler after the ensemble",
+        ("airfoil", "concrete"),
+        steps=200,
+        goes_on="bde",
+        methods=("nll", "fisher8", "network"),
+    ),
+    "rl_blox_pets": Program(
+        "rl-blox",
+        "planning with the dynamics",
+        ("pendulum",),
+        steps=1000,
+        seeds=3,
+        goes_on="rl_blox",
+        methods=("nll", "beta_nll", "fisher8", "fisher8_tenth"),
     ),
 }
 
@@ -79,7 +100,7 @@ def requirements(program: Program) -> list[str]:
 
 def changed_lines(name: str) -> int:
     """The lines of code in the file of a change: no docstring, comment or blank line."""
-    path = FOLDER / "changes" / f"{name}.py"
+    path = FOLDER / "changes" / f"{PROGRAMS[name].goes_on or name}.py"
     lines: set[int] = set()
     for node in ast.parse(path.read_text()).body:
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -99,6 +120,7 @@ class Job(NamedTuple):
     method: str
     steps: int
     seeds: int
+    rates: tuple[float | None, ...]
     python: Path
     data: Path | None
     results: Path
@@ -112,8 +134,7 @@ class Job(NamedTuple):
     def spec(self) -> dict[str, object]:
         """What defines the cell."""
         names = ("program", "problem", "method", "steps", "seeds")
-        rates = PROGRAMS[self.program].rates if METHODS[self.method][1] else (None,)
-        return {**{name: getattr(self, name) for name in names}, "rates": list(rates)}
+        return {**{name: getattr(self, name) for name in names}, "rates": list(self.rates)}
 
     @property
     def command(self) -> str:

@@ -45,29 +45,50 @@ class Recorder(EarlyStoppingCallback):
 class Adopted:
     """One table and method; see `train.py`."""
 
+    axis, has_members, score = 0, True, staticmethod(mixture_nll)
+
     def __init__(self, job: dict[str, Any]):
         self.job, self.looks = job, look_steps(job["steps"])
         loss = loss_of(job["method"])
         if loss is not None:
             change.apply(loss)
         self.table = read_table(job["problem"])
-        self.forward = BdeBuilder.get_model(0, act_fn="relu", sizes=self._sizes()).forward
+        self.forward = BdeBuilder.get_model(0, act_fn="relu", sizes=self.sizes()).forward
         loss_fn = FnnTrainer.make_loss_fn(self, GaussianNLL())
-        network = Network(self._predict_one, loss_fn, self._draw)
-        self.loop = Loop(network, job["method"], job["steps"], members=True)
+        self.network = Network(self._predict_one, loss_fn, self._draw)
+        self.loop = Loop(self.network, job["method"], job["steps"], members=True)
         self.evaluate = jax.jit(self._evaluate)
 
     def run(self, rate: float | None, seed: int) -> dict[str, list]:
         """Scores at every evaluation of one training."""
-        parts = split(self.table, seed)
-        has_own_loop = self.job["method"] not in ("radius", "network")
-        snapshots = self._own_loop(rate, seed, parts) if has_own_loop else self._ours(seed, parts)
-        return scores(lambda params: self.evaluate(params, parts), snapshots)
+        parts = self.rows(seed)
+        return scores(
+            lambda params: self.evaluate(params, parts), self.snapshots(rate, seed, parts)
+        )
 
-    def _sizes(self) -> list[int]:
+    def snapshots(self, rate: float | None, seed: int, parts: dict[str, Any]) -> list[Any]:
+        """The parameters at every evaluation of one training."""
+        if self.job["method"] not in ("radius", "network"):
+            return self._own_loop(rate, seed, parts)
+        return self.loop.train(self.start(seed), parts["train"], seed, None)
+
+    def rows(self, seed: int) -> dict[str, Any]:
+        """See `split`."""
+        return split(self.table, seed)
+
+    def start(self, seed: int) -> Any:
+        """The first parameters of all members."""
+        members = self.builder(seed)._deep_ensemble_creator(
+            100 * seed, act_fn="relu", sizes=self.sizes()
+        )
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *[m.params for m in members])
+
+    def sizes(self) -> list[int]:
+        """Widths of all layers."""
         return [self.table.shape[1] - 1, *HIDDEN, 2]
 
-    def _builder(self, seed: int) -> BdeBuilder:
+    def builder(self, seed: int) -> BdeBuilder:
+        """What makes and trains its ensemble."""
         return BdeBuilder(
             hidden_sizes=HIDDEN,
             n_members=MEMBERS,
@@ -81,25 +102,19 @@ class Adopted:
         )
 
     def _own_loop(self, rate: float | None, seed: int, parts: Any) -> list[Any]:
-        builder, recorder = self._builder(seed), Recorder(self.looks)
+        builder, recorder = self.builder(seed), Recorder(self.looks)
         builder._create_callback = lambda: recorder
         x, y = parts["all"]
         builder.fit_members(x, y, epochs=self.job["steps"], optimizer=adam(rate))
         return recorder.snapshots
-
-    def _ours(self, seed: int, parts: Any) -> list[Any]:
-        members = self._builder(seed)._deep_ensemble_creator(
-            100 * seed, act_fn="relu", sizes=self._sizes()
-        )
-        params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[m.params for m in members])
-        return self.loop.train(params, parts["train"], seed, None)
 
     def _predict_one(self, params, x):
         raw = self.forward(params, x)
         std = GaussianNLL().map_fn(raw[..., 1:2]) + GaussianNLL().min_sigma
         return Gaussian.from_std(raw[..., 0:1], std)
 
-    def _predict_members(self, params, x):
+    def predict(self, params: Any, x: jax.Array) -> Gaussian:
+        """Of all members, which are the first axis."""
         return jax.vmap(self._predict_one, (0, None))(params, x)
 
     def _draw(self, key, data):
@@ -114,8 +129,8 @@ class Adopted:
         found = {}
         for part in ("validation", "test"):
             x, y = parts[part]
-            dist = self._predict_members(params, x)
-            found[f"{part}_nll"] = mixture_nll(dist, y)
+            dist = self.predict(params, x)
+            found[f"{part}_nll"] = self.score(dist, y)
             found[f"{part}_rmse"] = jnp.sqrt(jnp.mean((dist.mean.mean(0) - y) ** 2))
         return found
 

@@ -14,8 +14,17 @@ from flowjax.flows import masked_autoregressive_flow
 from flowjax.train import loops as theirs
 
 from benchmarks.experiments.adoption.changes import flowjax as change
-from benchmarks.experiments.adoption.loops import Loop, Network, adam, look_steps, loss_of, scores
+from benchmarks.experiments.adoption.loops import (
+    Loop,
+    Network,
+    adam,
+    look_steps,
+    loss_of,
+    mean_nll,
+    scores,
+)
 from benchmarks.experiments.uci.data import load, standardize
+from fisher8_jax import Gaussian
 
 BATCH, HELD_OUT = 100, 0.1
 
@@ -23,27 +32,37 @@ BATCH, HELD_OUT = 100, 0.1
 class Adopted:
     """One table and method; see `train.py`."""
 
+    axis, has_members, score = 0, False, staticmethod(mean_nll)
+
     def __init__(self, job: dict[str, Any]):
         self.job, self.looks = job, look_steps(job["steps"])
         loss = loss_of(job["method"])
         self.loss = None if loss is None else change.make(loss)
         self.splits = load(Path(job["data"]))
-        features = self.splits[0].train_inputs.shape[1]
-        self.params, self.static = zip(
-            *[parted(make_flow(seed, features)) for seed in range(job["seeds"])], strict=True
-        )
-        network = Network(self._predict_one, self._loss, self._draw)
-        self.loop = Loop(network, job["method"], job["steps"])
+        self.static = self._parts(0)[1]
+        self.network = Network(self._predict_one, self._loss, self._draw)
+        self.loop = Loop(self.network, job["method"], job["steps"])
         self.evaluate = jax.jit(self._evaluate)
 
     def run(self, rate: float | None, seed: int) -> dict[str, list]:
         """Scores at every evaluation of one training, in standardised units."""
-        parts = split(self.splits[seed])
+        parts = self.rows(seed)
         if self.job["method"] in ("radius", "network"):
-            snapshots = self.loop.train(self.params[seed], parts["train"], seed, None)
+            snapshots = self.loop.train(self.start(seed), parts["train"], seed, None)
         else:
             snapshots = self._own_loop(rate, seed, parts["train"])
         return scores(lambda params: self.evaluate(params, parts), snapshots)
+
+    def _parts(self, seed: int) -> tuple[Any, Any]:
+        return parted(make_flow(seed, self.splits[0].train_inputs.shape[1]))
+
+    def start(self, seed: int) -> Any:
+        """The first parameters."""
+        return self._parts(seed)[0]
+
+    def rows(self, seed: int) -> dict[str, Any]:
+        """See `split`."""
+        return split(self.splits[seed])
 
     def _own_loop(self, rate: float | None, seed: int, data: Any) -> list[Any]:
         """`fit_to_data` without early stopping; a thousandth row is held out because it must be."""
@@ -60,7 +79,7 @@ class Adopted:
         try:
             theirs.fit_to_data(
                 jax.random.key(seed),
-                equinox.combine(self.params[seed], self.static[seed]),
+                equinox.combine(*self._parts(seed)),
                 data=(data[1], data[0]),
                 loss_fn=self.loss,
                 optimizer=adam(rate),
@@ -75,11 +94,15 @@ class Adopted:
         return snapshots
 
     def _predict_one(self, params, x):
-        return change.predict(paramax.unwrap(equinox.combine(params, self.static[0])), x)
+        return change.predict(paramax.unwrap(equinox.combine(params, self.static)), x)
+
+    def predict(self, params: Any, x: jax.Array) -> Gaussian:
+        """Of many rows."""
+        return jax.vmap(self._predict_one, (None, 0))(params, x)
 
     def _loss(self, params, x, y):
         assert self.loss is not None  # only Fisher8 is trained by the loop of ours
-        return self.loss(params, self.static[0], y, x)
+        return self.loss(params, self.static, y, x)
 
     def _draw(self, key, data):
         rows = jax.random.choice(key, len(data[0]), (BATCH,), replace=False)
@@ -89,8 +112,8 @@ class Adopted:
         found = {}
         for part in ("validation", "test"):
             x, y = parts[part]
-            dist = jax.vmap(self._predict_one, (None, 0))(params, x)
-            found[f"{part}_nll"] = dist.nll(y).mean()
+            dist = self.predict(params, x)
+            found[f"{part}_nll"] = self.score(dist, y)
             found[f"{part}_rmse"] = jnp.sqrt(jnp.mean((dist.mean - y) ** 2))
         return found
 

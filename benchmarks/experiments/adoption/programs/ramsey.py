@@ -10,7 +10,14 @@ from ramsey.data import sample_from_gaussian_process
 from ramsey.nn import MLP
 
 from benchmarks.experiments.adoption.changes import ramsey as change
-from benchmarks.experiments.adoption.loops import Loop, Network, look_steps, loss_of, scores
+from benchmarks.experiments.adoption.loops import (
+    Loop,
+    Network,
+    look_steps,
+    loss_of,
+    mean_nll,
+    scores,
+)
 from fisher8_jax import Gaussian
 
 WIDTH, BATCH, CONTEXT, TARGETS = 64, 16, 10, 30
@@ -24,6 +31,8 @@ class Adopted:
     one; so the loop is ours, with its network, its loss and its optimiser.
     """
 
+    axis, has_members, score = (0, 1), False, staticmethod(mean_nll)
+
     def __init__(self, job: dict[str, Any]):
         self.job, self.looks = job, look_steps(job["steps"])
         loss = loss_of(job["method"], axis=(0, 1))
@@ -31,21 +40,31 @@ class Adopted:
             change.apply(loss)
         self.parts = curves()
         self.graph, _, *self.rest = nnx.split(make_model(0), nnx.Param, ...)
-        network = Network(self._predict_one, self._loss, self._draw)
-        self.loop = Loop(network, job["method"], job["steps"])
+        self.network = Network(self._predict_one, self._loss, self._draw)
+        self.loop = Loop(self.network, job["method"], job["steps"])
         self.evaluate = jax.jit(self._evaluate)
 
     def run(self, rate: float | None, seed: int) -> dict[str, list]:
         """Scores at every evaluation of one training."""
-        params = nnx.split(make_model(seed), nnx.Param, ...)[1]
-        return scores(self.evaluate, self.loop.train(params, self.parts[0], seed, rate))
+        return scores(self.evaluate, self.loop.train(self.start(seed), self.parts[0], seed, rate))
 
-    def _predict(self, params, inputs):
+    def start(self, seed: int) -> Any:
+        """The first parameters."""
+        return nnx.split(make_model(seed), nnx.Param, ...)[1]
+
+    def rows(self, seed: int) -> dict[str, Any]:
+        """Curves to draw from, and context and targets of the held-out ones."""
+        train, *held = self.parts
+        validation, test = map(asked, held)
+        return {"train": train, "validation": validation, "test": test}
+
+    def predict(self, params: Any, inputs: tuple[jax.Array, ...]) -> Gaussian:
+        """Of many curves: context points, their values, target points."""
         normal = nnx.merge(self.graph, params, *self.rest)(*inputs)
         return Gaussian.from_std(normal.mean, normal.scale)
 
     def _predict_one(self, params, inputs):
-        dist = self._predict(params, jax.tree.map(lambda leaf: leaf[None], inputs))
+        dist = self.predict(params, jax.tree.map(lambda leaf: leaf[None], inputs))
         return Gaussian(dist.mean[0], dist.log_variance[0])
 
     def _loss(self, params, inputs, targets):
@@ -61,13 +80,19 @@ class Adopted:
 
     def _evaluate(self, params):
         found = {}
-        for part, (x, y) in zip(("validation", "test"), self.parts[1:], strict=True):
-            order = jax.random.permutation(jax.random.key(1), POINTS)
-            x, y = x[:, order], y[:, order]
-            dist = self._predict(params, (x[:, :CONTEXT], y[:, :CONTEXT], x[:, CONTEXT:]))
-            found[f"{part}_nll"] = dist.nll(y[:, CONTEXT:]).mean()
-            found[f"{part}_rmse"] = jnp.sqrt(jnp.mean((dist.mean - y[:, CONTEXT:]) ** 2))
+        for part, curves in zip(("validation", "test"), self.parts[1:], strict=True):
+            inputs, y = asked(curves)
+            dist = self.predict(params, inputs)
+            found[f"{part}_nll"] = self.score(dist, y)
+            found[f"{part}_rmse"] = jnp.sqrt(jnp.mean((dist.mean - y) ** 2))
         return found
+
+
+def asked(curves: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    """Inputs and targets of whole curves, of which the first points are the context."""
+    order = jax.random.permutation(jax.random.key(1), POINTS)
+    x, y = (values[:, order] for values in curves)
+    return (x[:, :CONTEXT], y[:, :CONTEXT], x[:, CONTEXT:]), y[:, CONTEXT:]
 
 
 def make_model(seed: int) -> NP:

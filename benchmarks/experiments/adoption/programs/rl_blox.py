@@ -30,6 +30,8 @@ EPISODES, LENGTH, HORIZON = (10, 5, 5), 200, 10
 class Adopted:
     """One method; see `train.py`."""
 
+    axis, has_members, score = 0, False, staticmethod(mixture_nll)
+
     def __init__(self, job: dict[str, Any]):
         self.job, self.looks = job, look_steps(job["steps"])
         loss = loss_of(job["method"])
@@ -37,15 +39,17 @@ class Adopted:
             change.apply(loss)
         self.parts = [transitions(seed, number) for seed, number in enumerate(EPISODES)]
         self.graph = nnx.split(make_model(0))[0]
-        network = Network(self._predict_one, self._loss, self._draw)
-        self.loop = Loop(network, job["method"], job["steps"])
+        self.network = Network(self._predict_one, self._loss, self._draw)
+        self.loop = Loop(self.network, job["method"], job["steps"])
         self.evaluate = jax.jit(self._evaluate)
 
     def run(self, rate: float | None, seed: int) -> dict[str, list]:
         """Scores at every evaluation of one training."""
         has_own_loop = self.job["method"] not in ("radius", "network")
-        snapshots = self._own_loop(rate, seed) if has_own_loop else self._ours(seed)
-        return scores(self.evaluate, snapshots)
+        if has_own_loop:
+            return scores(self.evaluate, self._own_loop(rate, seed))
+        rows = self.rows(seed)["train"]
+        return scores(self.evaluate, self.loop.train(self.start(seed), rows, seed, None))
 
     def _own_loop(self, rate: float | None, seed: int) -> list[Any]:
         model = make_model(seed)
@@ -72,18 +76,23 @@ class Adopted:
             theirs.train_epoch = train_epoch
         return snapshots
 
-    def _ours(self, seed: int) -> list[Any]:
-        x, y = flat(self.parts[0])
-        key = jax.random.key(seed)
-        rows = theirs.bootstrap(MEMBERS, TRAIN_SIZE, len(x), key)
-        return self.loop.train(nnx.split(make_model(seed))[1], (x, y, rows), seed, None)
+    def start(self, seed: int) -> Any:
+        """The first parameters."""
+        return nnx.split(make_model(seed))[1]
 
-    def _predict(self, params, x):
+    def rows(self, seed: int) -> dict[str, Any]:
+        """Transitions, and the rows of each member's bootstrap sample."""
+        train, *held = [flat(episodes) for episodes in self.parts]
+        rows = theirs.bootstrap(MEMBERS, TRAIN_SIZE, len(train[0]), jax.random.key(seed))
+        return {"train": (*train, rows), "validation": held[0], "test": held[1]}
+
+    def predict(self, params: Any, x: jax.Array) -> Gaussian:
+        """Of all members, which are the first axis."""
         return Gaussian(*nnx.merge(self.graph, params)(x))
 
     def _predict_one(self, params, x):
         """All members of one example: they share the bounds of the log-variance."""
-        dist = self._predict(params, x[:, None])
+        dist = self.predict(params, x[:, None])
         return Gaussian(dist.mean[:, 0], dist.log_variance[:, 0])
 
     def _loss(self, params, x, y):
@@ -100,8 +109,8 @@ class Adopted:
         found = {}
         for part, episodes in zip(("validation", "test"), self.parts[1:], strict=True):
             x, y = flat(episodes)
-            dist = self._predict(params, x)
-            found[f"{part}_nll"] = mixture_nll(dist, y)
+            dist = self.predict(params, x)
+            found[f"{part}_nll"] = self.score(dist, y)
             found[f"{part}_rmse"] = jnp.sqrt(jnp.mean((dist.mean.mean(0) - y) ** 2))
         found["test_rollout_rmse"] = self._rollout(params, self.parts[2])
         return found
@@ -113,7 +122,7 @@ class Adopted:
         state = states[:, starts]
         for step in range(HORIZON):
             x = jnp.concatenate([state, actions[:, starts + step]], axis=-1)
-            change = self._predict(params, x.reshape(-1, x.shape[-1])).mean.mean(0)
+            change = self.predict(params, x.reshape(-1, x.shape[-1])).mean.mean(0)
             state = state + change.reshape(state.shape)
         return jnp.sqrt(jnp.mean((state - states[:, starts + HORIZON]) ** 2))
 
