@@ -113,12 +113,13 @@ def _train(program, variant, steps, params, rows, key, rate):
 
         return jax.lax.scan(step, (params, state), jax.random.split(key, steps // LOOKS))[0]
 
-    init = optimizer.init
+    init: Any = optimizer.init
+    train: Any = advance
     if program.has_members:
-        init, advance = jax.vmap(init), jax.vmap(advance, (0, 0, None))  # type: ignore[assignment]
+        init, train = jax.vmap(init), jax.vmap(advance, (0, 0, None))
 
     def look(carry, key):
-        params, state = advance(*carry, key)
+        params, state = train(*carry, key)
         found = {}
         for part in ("validation", "test"):
             inputs, targets = rows[part]

@@ -77,8 +77,8 @@ def _job(args: argparse.Namespace, name: str, problem: str, method: str) -> Job:
     if program.goes_on is not None:
         rates = (_chosen_rate(args, program.goes_on, problem, method),)
     data = _data(args, problem) if name in UCI_PROGRAMS else None
-    steps, seeds = program.steps, program.seeds
-    return Job(name, problem, method, steps, seeds, rates, Path(), data, args.results)
+    steps = (program.network_steps if method == "network" else None) or program.steps
+    return Job(name, problem, method, steps, program.seeds, rates, Path(), data, args.results)
 
 
 def _chosen_rate(args: argparse.Namespace, program: str, problem: str, method: str) -> float | None:

@@ -10,8 +10,8 @@ from benchmarks.experiments.adoption.changes import rl_blox as change
 from benchmarks.experiments.adoption.loops import loss_of
 from benchmarks.experiments.adoption.programs.rl_blox import HIDDEN, MEMBERS
 
-EPISODES, LENGTH, EPOCHS = 5, 200, (30, 10)
-PLAN = {"plan_horizon": 20, "n_particles": 5, "n_samples": 100, "n_opt_iter": 3}
+EPISODES, LENGTH, EPOCHS = 4, 200, (30, 10)
+PLAN = {"plan_horizon": 15, "n_particles": 5, "n_samples": 100, "n_opt_iter": 3}
 
 
 class Adopted:
