@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.experiments.adoption import report_parts
 from benchmarks.experiments.adoption.plan import METHODS, PROGRAMS
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
@@ -26,13 +27,17 @@ class Chosen(NamedTuple):
     """Test NLL of the chosen rate, (seeds, evaluations)."""
     diverged: int
     """Rates at which a training ended with a validation NLL that is not finite."""
+    seconds: float = 0.0
+    """Processor time of a seed, all rates together."""
 
 
 def section(store: Store) -> Section | None:
     """Everything that is stored; None without results."""
     blocks: list[Block] = []
     for name in PROGRAMS:
-        blocks += program_blocks(store, name)
+        if PROGRAMS[name].goes_on is None:
+            blocks += program_blocks(store, name)
+    blocks += report_parts.blocks(store)
     return Section("Programs of other authors", [Paragraph(_WORDS), *blocks]) if blocks else None
 
 
@@ -40,7 +45,7 @@ _WORDS = (
     "Every program in an environment of its own, trained as it is and with its loss replaced. "
     "Learning rate and evaluation with the best validation NLL, for all methods alike; test "
     "scores, mean over seeds (smallest to largest). The last two methods have no learning rate and "
-    "replace the program's loop."
+    "replace the program's loop. Processor seconds are those of one seed, all rates together."
 )
 
 
@@ -82,7 +87,8 @@ def choose(cell: dict[str, Any]) -> Chosen:
     curve = np.array([_finite(run["test_nll"]) for run in runs[best]])
     diverged = int(np.sum(np.isinf(validation[:, :, -1]).any(axis=1)))
     rate = cell["spec"]["rates"][best]
-    return Chosen(rate, scores, cell["result"]["steps"], curve, diverged)
+    seconds = cell["result"].get("seconds", 0.0) / len(runs[best])
+    return Chosen(rate, scores, cell["result"]["steps"], curve, diverged, seconds)
 
 
 def _finite(values: list[float | None]) -> np.ndarray:
@@ -106,11 +112,19 @@ def table(store: Store, name: str, found: dict[tuple[str, str], Chosen]) -> Tabl
             METHODS[method][0],
             "none" if one.rate is None else f"{one.rate:g}",
             f"{one.steps[-1]:,}",
+            f"{one.seconds:.1f}",
             *(_text(one.scores[score], best[problem, score]) for score in names),
         ]
         for (problem, method), one in found.items()
     ]
-    header = ["problem", "method", "rate", "steps", *(_SCORES[score] for score in names)]
+    header = [
+        "problem",
+        "method",
+        "rate",
+        "steps",
+        "seconds of a seed",
+        *(_SCORES[score] for score in names),
+    ]
     return Table(_caption(store, name, found), header, rows)
 
 
