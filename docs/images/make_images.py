@@ -29,6 +29,7 @@ PART = re.compile(
 PAGES = ("getting_started.md", "plots.md")
 # Pictures that the report draws, by their names there.
 FROM_REPORT = {
+    "adoption_bayesflow.png": "adoption_bayesflow",
     "adoption_bde.png": "adoption_bde",
     "adoption_flowjax.png": "adoption_flowjax",
     "adoption_ramsey.png": "adoption_ramsey",

@@ -1,12 +1,15 @@
 """The study of other programs: its plan, losses, loops, choice of rates, environments, report."""
 
+import argparse
 import subprocess
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.experiments.adoption import causes, command
 from benchmarks.experiments.adoption.loops import (
     Loop,
     Network,
@@ -17,7 +20,10 @@ from benchmarks.experiments.adoption.loops import (
 )
 from benchmarks.experiments.adoption.plan import LOOKS, METHODS, PROGRAMS, changed_lines
 from benchmarks.experiments.adoption.report import choose
+from benchmarks.experiments.adoption.report_parts import best_nll
+from benchmarks.experiments.adoption.train import Parts
 from benchmarks.machinery import environments
+from benchmarks.machinery.command import UsageError
 from fisher8_jax import Gaussian, fisher8_nll
 
 
@@ -100,3 +106,78 @@ def test_an_environment_that_cannot_be_made_says_why(tmp_path, monkeypatch):
         environments.NotInstalledError, match=r"'bde' could not be installed.*--table"
     ):
         environments.environment(["bde"], tmp_path)
+
+
+class Line:
+    """A program whose network is two lines, one for each output."""
+
+    axis, has_members = 0, False
+
+    def __init__(self):
+        self.x = jnp.linspace(-1, 1, 40)
+        self.y = 2 * self.x + 0.3 * jnp.sin(31.0 * jnp.arange(40))
+        self.network = SimpleNamespace(predict_one=self.predict, draw=lambda key, data: data)
+
+    def start(self, seed):
+        return 0.1 * jnp.arange(4.0) * (1 + seed)
+
+    def rows(self, seed):
+        return dict.fromkeys(("train", "validation", "test"), (self.x, self.y))
+
+    def predict(self, params, x):
+        return Gaussian(params[0] * x + params[1], params[2] * x + params[3])
+
+    def score(self, dist, targets):
+        return dist.nll(targets).mean()
+
+
+def test_all_parts_of_the_change_together_are_fisher8():
+    line = Line()
+    params, (x, y) = [line.start(0)], line.rows(0)["train"]
+    whole = causes._gradient(line, causes.VARIANTS["Fisher8"], params, x, y)[0]
+    expected = jax.grad(lambda p: fisher8_nll(line.predict(p, x), y).sum())(params[0])
+    np.testing.assert_allclose(whole, expected, rtol=1e-5)
+    plain = causes._gradient(line, causes.VARIANTS["NLL"], params, x, y)[0]
+    expected = jax.grad(lambda p: line.predict(p, x).nll(y).mean())(params[0])
+    np.testing.assert_allclose(plain, expected, rtol=1e-5)
+
+
+def test_with_networks_of_their_own_the_first_gets_no_gradient_of_the_log_variance():
+    line = Line()
+    params, (x, y) = [line.start(0), line.start(1)], line.rows(0)["train"]
+    first, second = causes._gradient(line, causes.VARIANTS["Fisher8, own networks"], params, x, y)
+    assert not first[2:].any()
+    assert not second[:2].any()
+    assert first[:2].all()
+    assert second[2:].all()
+
+
+@pytest.mark.parametrize("name", ["NLL", "Fisher8, own networks", "NLL, normalised SGD"])
+def test_every_variant_trains(name):
+    found = causes.scores(Line(), name, {"steps": 100, "seeds": 1})
+    nll = np.array(found["test"])
+    assert nll.shape == (1, len(causes.CAUSE_RATES), LOOKS)
+    assert nll[0, -1, -1] < nll[0, -1, 0]
+
+
+def test_a_variant_is_scored_at_its_best_rate_and_evaluations():
+    validation = [[[3.0, 2.0], [1.0, None]], [[2.0, 2.0], [4.0, 0.0]]]
+    test = [[[9.0, 9.0], [5.0, 8.0]], [[9.0, 9.0], [8.0, 7.0]]]
+    assert best_nll({"validation": validation, "test": test}) == 6.0
+
+
+def test_an_interrupted_cell_goes_on_from_what_is_done(tmp_path):
+    parts = Parts(tmp_path / "parts.json")
+    assert parts.get("a", lambda: [1.0]) == [1.0]
+    again = Parts(tmp_path / "parts.json")
+    assert again.get("a", lambda: pytest.fail("computed twice")) == [1.0]
+    assert again.get("b", lambda: [2.0]) == [2.0]
+    assert set(again.seconds) == {"a", "b"}
+
+
+def test_what_goes_on_names_the_command_that_must_come_before(tmp_path):
+    args = argparse.Namespace(
+        problems=["all"], methods=["nll"], environments=None, results=tmp_path, data_dir=None
+    )
+    with pytest.raises(UsageError, match=r"--programs bde --problems airfoil --methods nll"):
+        command.make_jobs(args, ["bde_sampler"])

@@ -11,8 +11,8 @@ ROOT = FOLDER.parents[2]
 METHODS = {
     "nll": ("NLL, as it is", True),
     "beta_nll": ("beta-NLL 0.5", True),
-    "fisher8": ("Fisher8, their optimiser", True),
-    "fisher8_tenth": ("the same, log-variance by 0.1", True),
+    "fisher8": ("Fisher8, their optimizer", True),
+    "fisher8_tenth": ("Fisher8, log-variance by 0.1", True),
     "radius": ("Fisher8, KL radius", False),
     "network": ("parameter-space natural gradient", False),
 }

@@ -54,7 +54,7 @@ def program_blocks(store: Store, name: str) -> list[Block]:
     found = chosen(store, name)
     if not found:
         return []
-    caption = f"Test NLL over steps at the rate chosen: {PROGRAMS[name].package}"
+    caption = f"Test NLL over steps at the rate chosen, median and range: {PROGRAMS[name].package}"
     figure = Figure(f"adoption_{name}", functools.partial(draw, found), caption)
     return [table(store, name, found), figure]
 
@@ -148,8 +148,9 @@ def _text(values: np.ndarray, best: float) -> str:
 
 
 def draw(found: dict[tuple[str, str], Chosen]) -> bytes:
-    """The test NLL along training, one panel a problem, means over seeds and their range."""
+    """The test NLL along training, one panel a problem, medians over seeds and their range."""
     import matplotlib.pyplot as plt
+    from matplotlib import ticker
 
     from benchmarks.machinery.figures import to_png
 
@@ -157,7 +158,7 @@ def draw(found: dict[tuple[str, str], Chosen]) -> bytes:
     figure, axes = plt.subplots(
         1,
         len(problems),
-        figsize=(max(5.0, 3.6 * len(problems)), 3.4),
+        figsize=(max(6.0, 3.6 * len(problems)), 4.0),
         squeeze=False,
         layout="constrained",
     )
@@ -165,21 +166,25 @@ def draw(found: dict[tuple[str, str], Chosen]) -> bytes:
         for index, method in enumerate(METHODS):
             if (problem, method) in found:
                 _draw_curve(ax, found[problem, method], METHODS[method][0], f"C{index}")
-        ends = [
-            np.median(one.curve[:, -1]) for (other, _), one in found.items() if other == problem
-        ]
-        spread = max(0.3, 2 * float(np.ptp(ends)))
-        ax.set(
-            title=problem,
-            xlabel="share of the steps",
-            ylim=(min(ends) - 0.2 * spread, min(ends) + 2 * spread),
-        )
+        medians = [_median(one) for (other, _), one in found.items() if other == problem]
+        late = np.concatenate([median[1:] for median in medians])  # the start would hide the rest
+        low, high = late.min(), np.quantile(late, 0.95)
+        margin = 0.15 * max(high - low, 0.2)
+        title = problem.replace("_", " ")
+        ax.set(title=title, xlabel="share of the steps", ylim=(low - margin, high + margin))
+        ax.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
     axes[0, 0].set_ylabel("test NLL")
-    axes[0, 0].legend(fontsize=7)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
     return to_png(figure)
+
+
+def _median(one: Chosen) -> np.ndarray:
+    return np.median(one.curve, axis=0)
 
 
 def _draw_curve(ax: Any, one: Chosen, label: str, color: str) -> None:
     share = np.array(one.steps) / one.steps[-1]
-    ax.plot(share, one.curve.mean(axis=0), color=color, label=label)
-    ax.fill_between(share, one.curve.min(axis=0), one.curve.max(axis=0), color=color, alpha=0.15)
+    ax.plot(share, _median(one), color=color, label=label)
+    low, high = one.curve.min(axis=0), one.curve.max(axis=0)
+    ax.fill_between(share, low, np.minimum(high, 1e3), color=color, alpha=0.1, linewidth=0)
