@@ -80,7 +80,7 @@ PROGRAMS = {
         ("airfoil",),
         steps=200,
         goes_on="bde",
-        methods=("nll", "fisher8", "network"),
+        methods=("nll", "fisher8"),
     ),
     "rl_blox_pets": Program(
         "rl-blox",

@@ -16,7 +16,7 @@ from benchmarks.experiments.adoption.loops import mixture_nll, scores
 from benchmarks.experiments.adoption.programs import bde
 from fisher8_jax import Gaussian
 
-WARM_UPS = (0, 50, 200, 800)
+WARM_UPS = (0, 50, 200)
 DRAWS, THINNING = 300, 3
 
 
