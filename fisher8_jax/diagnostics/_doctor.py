@@ -38,6 +38,7 @@ _EXPLAINED_BY_COLLAPSE = (
     "variance_constant",
     "mean_misses_input",
     "input_scale_off",
+    "wrong_shape",
 )
 
 _SPREAD_RULES = (judge_constant_spread, judge_tails, judge_spread, judge_places)
@@ -141,6 +142,8 @@ def _about_target(
         # Targets and inputs do belong together.
         of_mean = missed + [f for f in of_mean if f.code != "mean_uninformative"]
     of_spread = [f for rule in _SPREAD_RULES for f in rule(points, dist, limits)]
+    if of_mean:  # what the mean misses gives the errors its shape
+        of_spread = [f for f in of_spread if f.code != "wrong_shape"]
     return found + of_spread + of_mean
 
 

@@ -176,6 +176,16 @@ def test_errors_of_another_shape(kind):
     assert "wrong_shape" not in doctor(cured, targets[half:]).codes
 
 
+def test_the_shape_of_what_a_constant_mean_misses_is_not_named():
+    """A sine has two peaks."""
+    x = jnp.linspace(0, 40, POINTS)
+    targets = jnp.sin(x) + 0.05 * jax.random.normal(jax.random.key(0), (POINTS,))
+    collapsed = Gaussian(jnp.zeros(POINTS), jnp.full(POINTS, jnp.log(jnp.var(targets))))
+    assert doctor(collapsed, targets).codes == ("collapsed",)
+    flat = Gaussian(1e-3 * jnp.cos(7 * x), collapsed.log_variance)
+    assert doctor(flat, targets).codes == ("mean_uninformative",)
+
+
 def test_heavy_tails_alone_are_not_a_wrong_spread():
     """The square of a Student-t of three degrees varies far more than a chi-square law allows."""
     _, mean, std, _ = truth()
