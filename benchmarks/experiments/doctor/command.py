@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m benchmarks doctor`."""
     parser.add_argument("--draws", type=int, default=200, help="for false alarms")
     parser.add_argument("--faulty-draws", type=int, default=50, help="for hits")
+    parser.add_argument("--case-draws", type=int, default=20, help="of every mistake")
     parser.add_argument("--points", type=int, default=600)
     parser.add_argument("--families", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
     parser.add_argument("--docs", type=pathlib.Path, help="where to write the tables")
@@ -54,9 +55,10 @@ def run(args: argparse.Namespace) -> int:
     if store.read("doctor/right_names", spec) is None:
         row = {name: _named(pair, args) for name, pair in PAIRS.items()}
         store.write("doctor/right_names", spec=spec, result=row, provenance=provenance(command))
-    if store.read("doctor/cases", spec) is None:
-        row = {name: judge_case(case, args.draws, args.points) for name, case in CASES.items()}
-        store.write("doctor/cases", spec=spec, result=row, provenance=provenance(command))
+    asked = {"draws": args.case_draws, "points": args.points, "cases": list(CASES)}
+    if store.read("doctor/cases", asked) is None:
+        row = {name: judge_case(case, args.case_draws, args.points) for name, case in CASES.items()}
+        store.write("doctor/cases", spec=asked, result=row, provenance=provenance(command))
     tables = tables_of(store)
     print_blocks(tables)
     if args.docs is not None:
