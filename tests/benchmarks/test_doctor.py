@@ -2,15 +2,19 @@
 
 import argparse
 
-from benchmarks.experiments.doctor import command
+import numpy as np
+
+from benchmarks.experiments.doctor import command, mistakes
 from benchmarks.experiments.families.problems import PROBLEMS
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 
 
-def test_one_family_end_to_end(tmp_path):
+def test_one_family_end_to_end(tmp_path, monkeypatch):
+    few = ("standard deviation passed as variance", "right predictions, `inputs` given")
+    monkeypatch.setattr(command, "CASES", {name: command.CASES[name] for name in few})
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    small = ["--draws", "2", "--faulty-draws", "1", "--families", "Gaussian"]
+    small = ["--draws", "2", "--faulty-draws", "1", "--case-draws", "2", "--families", "Gaussian"]
     args = parser.parse_args(
         [*small, "--results", str(tmp_path), "--docs", str(tmp_path / "table.txt")]
     )
@@ -18,7 +22,9 @@ def test_one_family_end_to_end(tmp_path):
     row = Store(tmp_path).read("doctor/gaussian")
     assert row["alarms"] == {}
     assert {hit["named"] for hit in row["hits"].values()} == {1}
-    assert "| Gaussian | 0 |" in (tmp_path / "table.txt").read_text()
+    table = (tmp_path / "table.txt").read_text()
+    assert "| Gaussian | 0 |" in table
+    assert table.count("| 2 of 2 |") == 2
 
 
 def test_no_rule_alarms_on_more_than_two_per_cent_of_true_models():
@@ -27,6 +33,14 @@ def test_no_rule_alarms_on_more_than_two_per_cent_of_true_models():
     for row in rows:
         assert row["draws"] == 200
         assert max(row["alarms"].values(), default=0) <= 0.02 * 200, row
+
+
+def test_networks_are_trained_with_the_mistake():
+    """A line cannot bend, whatever the rows; the inputs are those that it saw."""
+    draw = mistakes.trained(rows=40, steps=3, linear=True, new_inputs=lambda x: 1000 + x)
+    dist, targets, inputs = draw(np.random.default_rng(0), 30)
+    assert dist.batch_shape == targets.shape == (30,)
+    assert inputs.min() > 990
 
 
 def test_faults_that_are_easily_taken_for_others_are_named():
