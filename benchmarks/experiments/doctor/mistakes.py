@@ -148,11 +148,11 @@ def _train(
     keys = jax.random.split(key, 4)
     params = {
         "first": jax.random.normal(keys[0], (2, 32)) / jnp.sqrt(2),
-        "first_bias": jnp.zeros(32),
+        "first_bias": jnp.zeros((1, 32)),
         "second": jax.random.normal(keys[1], (32, 32)) / jnp.sqrt(32),
-        "second_bias": jnp.zeros(32),
+        "second_bias": jnp.zeros((1, 32)),
         "head": 0.1 * jax.random.normal(keys[2], (32, 2)) / jnp.sqrt(32),
-        "bias": jnp.zeros(2),
+        "bias": jnp.zeros((1, 2)),
     }
     optimizer = optax.adam(optax.cosine_decay_schedule(rate, steps))
 
