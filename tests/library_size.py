@@ -17,6 +17,13 @@ from tests.places import LIBRARY, PACKAGE, ROOT
 
 NEW_FOLDERS = ("posterior",)
 
+# After this commit all add features but those that shorten or annotate what there was.
+LISTED_UNTIL = "d794aee"
+SHORTENING = (
+    *("ad11900", "b136a4e", "5e633b0", "b54f73a", "8f1f308", "991cdec", "5b370ae", "b742401"),
+    "d7af5f0",
+)
+
 # What each commit added, and where: some also moved or restored what was not new.
 FEATURES = {
     "8cc07c1": ("command", "checks of CSV files, folds, `check`"),
@@ -52,28 +59,39 @@ def main() -> None:
     text = (ROOT / "docs" / "design.md").read_text()
     before = dict(re.findall(r"^\| (`\w+`|modules at the top) \| ([\d,]+) \|", text, re.M))
     now, new = collections.Counter(), collections.Counter()
+    added = features()
     for path in LIBRARY:
         name = path.relative_to(PACKAGE).as_posix()
         part = f"`{name.partition('/')[0]}`" if "/" in name else "modules at the top"
         now[part] += len(path.read_text().splitlines())
-        new[part] += new_lines(name)
+        new[part] += new_lines(name, added)
     total = sum(int(number.replace(",", "")) for number in before.values())
     for part, number in before.items():
         print(f"| {part} | {number} | {now[part]:,} | {new[part]:,} |")
     print(f"| all | {total:,} | {now.total():,} | {new.total():,} |")
 
 
-def new_lines(name: str) -> int:
+def features() -> dict[str, str]:
+    """The commits that added features, and the folder or file in which they did."""
+    recent = git("rev-list", "--abbrev-commit", "--abbrev=7", f"{LISTED_UNTIL}..HEAD").split()
+    found = dict.fromkeys((c for c in recent if c not in SHORTENING), "")
+    return found | {commit: where for commit, (where, _) in FEATURES.items()}
+
+
+def git(*words: str) -> str:
+    """What a command of git prints."""
+    command = ["git", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def new_lines(name: str, added: dict[str, str]) -> int:
     """How many lines of a file belong to definitions that are new."""
     source = (PACKAGE / name).read_text()
     if name.startswith(tuple(f"{folder}/" for folder in NEW_FOLDERS)):
         return len(source.splitlines())
-    blame = subprocess.run(
-        ["git", "blame", "-w", "-M", "-C", "-C", "-s", "--abbrev=7", PACKAGE / name],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    blame = git("blame", "-w", "-M", "-C", "-C", "-s", "--abbrev=6", f"{PACKAGE / name}")
     commits = (line.split()[0].lstrip("^")[:7] for line in blame.splitlines())
-    is_new = [c in FEATURES and name.startswith(FEATURES[c][0]) for c in commits]
+    is_new = [c in added and name.startswith(added[c]) for c in commits]
     spans = definitions(ast.parse(source).body, len(is_new), is_new)
     return sum(last - first for first, last in spans if 2 * sum(is_new[first:last]) > last - first)
 

@@ -9,11 +9,13 @@ from fisher8_jax.diagnostics._alternatives import student_t_gain
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._statistics import (
+    GROUP_SIZE,
     Thresholds,
     error_gain,
     has_heavy_tails,
+    rising_groups,
     same_in_all_groups,
-    scaling_gain,
+    squares_by_group,
     without_effect,
 )
 from fisher8_jax.diagnostics._training_rules import distance_from_unit_scale
@@ -22,7 +24,7 @@ from fisher8_jax.families import Predictive
 # Standard deviations that differ by less than 1 % are taken to be the same.
 _SAME = 0.02
 
-_GROUP_SIZE, _MOST_SPREAD_GROUPS, _MOST_MEAN_GROUPS = 40, 5, 10
+_MOST_SPREAD_GROUPS, _MOST_MEAN_GROUPS = 5, 10
 
 _ADVICE = (
     "Predict the variance from the input: give the head an output for it "
@@ -46,7 +48,7 @@ class Dependence(NamedTuple):
 def is_same_everywhere(points: Predictions) -> bool:
     """Whether the predicted variances are equal, of enough points to group them."""
     values = points.log_variance
-    return values.size >= 2 * _GROUP_SIZE and float(np.ptp(values)) < _SAME
+    return values.size >= 2 * GROUP_SIZE and float(np.ptp(values)) < _SAME
 
 
 def judge_constant_spread(
@@ -91,16 +93,13 @@ def spread_dependence(
 ) -> Dependence | None:
     """The input, or one of `columns`, on which the size of the scores depends most."""
     scores = _without_line(points)
-    square = np.square(scores)
     columns = columns | _inputs(points)
     best: Dependence | None = None
     for name, column in columns.items():
-        groups = _groups(column, _MOST_SPREAD_GROUPS)
+        groups = rising_groups(column, _MOST_SPREAD_GROUPS)
         if len(groups) < 2 or not scores.any():
             continue
-        ratios = np.array([square[group].mean() for group in groups]) / square.mean()
-        gain = float(np.mean([scaling_gain(ratio) for ratio in ratios]))
-        gain -= 0.5 * (len(groups) - 1) / square.size  # of sampling noise alone
+        ratios, gain = squares_by_group(scores, groups)
         probability = min(1.0, len(columns) * same_in_all_groups(np.abs(scores), groups))
         found = _found(name, column, ratios, probability, gain, limits)
         best = _better(best, found)
@@ -116,7 +115,7 @@ def judge_missed_input(points: Predictions, dist: Predictive, limits: Thresholds
     columns = _inputs(points)
     best: Dependence | None = None
     for name, column in columns.items():
-        groups = _groups(column, _MOST_MEAN_GROUPS)
+        groups = rising_groups(column, _MOST_MEAN_GROUPS)
         # In rows that do not belong together scores depend on inputs, but targets do not.
         if len(groups) < 2 or same_in_all_groups(points.targets, groups) > limits.significance:
             continue
@@ -150,14 +149,6 @@ def judge_missed_input(points: Predictions, dist: Predictive, limits: Thresholds
 
 def _inputs(points: Predictions) -> dict[str, np.ndarray]:
     return {} if points.inputs is None else {f"input {k}": c for k, c in enumerate(points.inputs.T)}
-
-
-def _groups(column: np.ndarray, most: int) -> list[np.ndarray]:
-    """Positions in groups of rising values; none if there is nothing to order by."""
-    number = min(most, column.size // _GROUP_SIZE)
-    if number < 2 or not np.ptp(column) > 0:
-        return []
-    return np.array_split(np.argsort(column, kind="stable"), number)
 
 
 def _found(

@@ -10,7 +10,6 @@ from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._input_rules import judge_constant_spread
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._spread_rules import (
-    group_ratios,
     judge_places,
     judge_spread,
     variance_groups,
@@ -20,6 +19,7 @@ from fisher8_jax.diagnostics._statistics import (
     chi_square_tail,
     has_heavy_tails,
     kurtosis_score,
+    squares_by_group,
 )
 from fisher8_jax.families import Gaussian, Predictive
 
@@ -48,7 +48,7 @@ def judge_tails(points: Predictions, dist: Predictive, limits: Thresholds) -> li
     if misplaced:
         points = points.with_moments()
         groups = variance_groups(points, most=points.score.size)
-        ratios = group_ratios(points, groups)
+        ratios, _ = squares_by_group(points.score, groups)
         scores = np.concatenate(
             [points.score[g] / math.sqrt(r) for g, r in zip(groups, ratios, strict=True) if r > 0]
         )

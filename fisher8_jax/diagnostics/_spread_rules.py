@@ -13,14 +13,16 @@ from fisher8_jax.diagnostics._input_rules import spread_dependence
 from fisher8_jax.diagnostics._scores import Predictions
 from fisher8_jax.diagnostics._statistics import (
     Thresholds,
+    rising_groups,
     same_in_all_groups,
     scaling_gain,
     spread_probability,
+    squares_by_group,
 )
 from fisher8_jax.families import Poisson, Predictive
 
-# Points per group and number of groups when calibration is compared across predicted variances.
-_GROUP_SIZE, _MOST_GROUPS = 40, 5
+# The number of groups when calibration is compared across predicted variances.
+_MOST_GROUPS = 5
 
 # Standard deviations that are so many times too small are seldom due to overfitting alone.
 _NOT_OVERFITTING = 4.0
@@ -123,10 +125,7 @@ def judge_places(points: Predictions, dist: Predictive, limits: Thresholds) -> l
         )
         advice = "Let the scale see this input, and give it more training or capacity."
         return [Finding("variance_misplaced", "warning", sentence, by_input.figures, advice)]
-    ratios = group_ratios(points, groups)
-    gain = float(np.mean([scaling_gain(ratio) for ratio in ratios]))
-    # Part of the gain is sampling noise: a group's mean square has the variance 2 / size.
-    gain -= 0.5 * (len(groups) - 1) / points.score.size
+    ratios, gain = squares_by_group(points.score, groups)
     probability = same_in_all_groups(np.abs(points.score), groups)
     if probability > limits.significance or gain <= limits.material:
         return []
@@ -151,13 +150,6 @@ def judge_places(points: Predictions, dist: Predictive, limits: Thresholds) -> l
 
 def variance_groups(points: Predictions, *, most: int = _MOST_GROUPS) -> list[np.ndarray]:
     """Positions of the points, in groups of rising predicted variance."""
-    number = min(most, points.z.size // _GROUP_SIZE)
-    if number < 2 or np.ptp(points.log_variance) < 1e-3 or not np.any(points.score):
-        return []
-    return np.array_split(np.argsort(points.log_variance, kind="stable"), number)
-
-
-def group_ratios(points: Predictions, groups: list[np.ndarray]) -> np.ndarray:
-    """Mean square of each group's scores over that of all."""
-    square = np.square(points.score)
-    return np.array([square[group].mean() for group in groups]) / square.mean()
+    groups = rising_groups(points.log_variance, most)
+    is_judged = groups and np.ptp(points.log_variance) >= 1e-3 and np.any(points.score)
+    return groups if is_judged else []

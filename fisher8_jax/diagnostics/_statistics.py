@@ -14,6 +14,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+GROUP_SIZE = 40
+
 
 @dataclasses.dataclass(frozen=True)
 class Thresholds:
@@ -112,6 +114,25 @@ def same_in_all_groups(values: np.ndarray, groups: list[np.ndarray]) -> float:
         return 1.0
     between = sum(g.size * float(centred[g].mean()) ** 2 for g in groups)
     return chi_square_tail(between * (n - 1) / (n * spread), len(groups) - 1)
+
+
+def rising_groups(column: np.ndarray, most: int) -> list[np.ndarray]:
+    """Positions in groups of rising values, of 40 points or more; none if there are too few."""
+    number = min(most, column.size // GROUP_SIZE)
+    if number < 2 or not np.ptp(column) > 0:
+        return []
+    return np.array_split(np.argsort(column, kind="stable"), number)
+
+
+def squares_by_group(scores: np.ndarray, groups: list[np.ndarray]) -> tuple[np.ndarray, float]:
+    """Mean squares relative to that of all, and the nats that a factor for each group gains.
+
+    Less what sampling noise alone would gain: a group's mean square has the variance `2 / size`.
+    """
+    square = np.square(scores)
+    ratios = np.array([square[group].mean() for group in groups]) / square.mean()
+    gain = float(np.mean([scaling_gain(ratio) for ratio in ratios]))
+    return ratios, gain - 0.5 * (len(groups) - 1) / scores.size
 
 
 def without_effect(scores: np.ndarray, design: np.ndarray) -> tuple[float, np.ndarray]:
