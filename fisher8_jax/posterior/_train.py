@@ -5,8 +5,8 @@ Every step solves, for a batch of `B` of `N` rows,
     (R' R / B + floor + precision / N) step = gradient of (mean NLL + penalty / N)
 
 exactly, in the space of outputs. So the prior is the weight decay and, with a floor for the noise
-of a batch, the damping. Every now and then the precisions move towards MacKay's fixed point. No
-rows are held out.
+of a batch, the damping. In the second half of the training the precisions move towards MacKay's
+fixed point. No rows are held out.
 """
 
 import functools
@@ -22,6 +22,7 @@ from jax.scipy.linalg import cho_solve
 
 from fisher8_jax._internal.checks import check_count, check_positive
 from fisher8_jax._internal.sharding import check_outside_shard_map
+from fisher8_jax.optimizers import network_max_kl
 from fisher8_jax.posterior._arithmetic import arithmetic, cast, to_host
 from fisher8_jax.posterior._dual import by_output, by_row, group_grams, whiten
 from fisher8_jax.posterior._network import Network, PredictOne
@@ -37,12 +38,14 @@ from fisher8_jax.posterior._prior import (
 from fisher8_jax.posterior._setting import check_data, examine
 from fisher8_jax.posterior._tuning import update_by_blocks
 
-# The first precision, for every row: a strong prior lets a group die before it has learned.
-_START = 0.02
+# The first precision, for every row, as good as none: a prior lets groups die that have not learned
+# yet, as the evidence would let them.
+_START = 1e-5
 
-# Updates of the precisions: how many in all, and the largest change of a logarithm in each.
-_UPDATES = 10
-_MAX_STEP = 0.5
+# The first half of the training learns without it. In the second half the precisions are updated
+# after every part; `e` times in each is enough for any size, and no jump.
+_PARTS = 20
+_MAX_STEP = 1.0
 
 
 class TrainedByEvidence(NamedTuple):
@@ -52,7 +55,8 @@ class TrainedByEvidence(NamedTuple):
         params: the average of the parameters over the last tenth of the steps.
         prior: with the learned precisions; hand it to `fit_posterior(..., tune=False)`.
         nll: the mean NLL of the batch in every step.
-        precisions: the precisions of every group after each update, `(updates, groups)`.
+        precisions: the precisions of every group after each of up to twenty parts of the
+            training, `(parts, groups)`.
 
     Example:
         >>> from fisher8_jax.posterior import TrainedByEvidence
@@ -75,11 +79,15 @@ def train_by_evidence(
     steps: int = 1000,
     batch_size: int = 64,
     prior: Prior | None = None,
-    damping: float = 0.3,
-    max_kl: float = 0.3,
+    damping: float = 0.1,
+    max_kl: float | None = None,
     seed: int = 0,
 ) -> TrainedByEvidence:
     """Trains a network together with the precisions of its prior, without held-out rows.
+
+    Only the number of steps has to be chosen, and more of them do not overfit: the first half
+    learns with next to no prior, in the second half the precisions move towards the maximum of the
+    evidence.
 
     Args:
         predict_one: see `fit_posterior`.
@@ -88,11 +96,11 @@ def train_by_evidence(
         targets: of the training rows.
         steps: how many batches.
         batch_size: rows of a batch.
-        prior: groups, mean and the first precisions, which should be weak; by default a fiftieth
-            of the number of rows for each leaf.
+        prior: groups, mean and the first precisions, which should be weak; by default the number
+            of rows over 100,000 for each leaf.
         damping: what the noise of a batch asks for beyond the prior.
         max_kl: no step moves the predictions of its batch by more nats, which fall to 0 over the
-            steps.
+            steps; None for `network_max_kl(steps)`.
         seed: decides the order of the rows.
 
     Example:
@@ -115,7 +123,9 @@ def train_by_evidence(
     check_count("steps", steps)
     check_count("batch_size", batch_size)
     check_positive("damping", damping)
-    check_positive("max_kl", max_kl)
+    if max_kl is not None:
+        check_positive("max_kl", max_kl)
+    radius = float(network_max_kl(steps)) if max_kl is None else max_kl
     prior = Prior(precision=_START * len(targets)) if prior is None else prior
     dtype = jnp.zeros(()).dtype.name
     params, inputs, targets = (cast(tree, dtype) for tree in (params, inputs, targets))
@@ -125,14 +135,15 @@ def train_by_evidence(
     batches = _batches(len(targets), size, steps, seed)
     progress = _Progress(params, params, jnp.zeros((), jnp.int32))
     log_precision = cast(to_host(log_precisions(prior, groups)), dtype)
-    rule = _Rule(predict_one, groups, len(targets), steps, damping, max_kl)
+    rule = _Rule(predict_one, groups, len(targets), steps, damping, radius)
     means = means_of(prior, groups, params)
     data, nll, history = (inputs, targets, means), [], []
-    for part in np.array_split(batches, min(_UPDATES, steps)):
+    parts = np.array_split(batches, min(_PARTS, steps))
+    for part in parts:
         progress, values = _train(rule, progress, log_precision, data, part)
         nll.append(values)
-        # The first tenth only learns; the last parameters are those of the last precisions.
-        if 0 < len(nll) < _UPDATES:
+        # The last parameters are those of the last precisions.
+        if len(parts) // 2 <= len(nll) < len(parts):
             log_precision = _updated(rule, progress.params, prior, log_precision, data)
         history.append(log_precision)
     precision = dict(zip(groups.names, np.exp(log_precision).tolist(), strict=True))
