@@ -56,6 +56,12 @@ BENCHMARKS = {
     "dense": _experiment("dense", "Disparity of every pixel of a stereo pair."),
     "tables": _experiment("tables", "The estimator beside boosted trees on 23 tables."),
     "gaps": _experiment("gaps", "Between the data: posteriors beside ensembles and others."),
+    "one_default": _experiment(
+        "one_default", "Nothing chosen but the number of steps, on data of known noise."
+    ),
+    "unfamiliar_digits": _experiment(
+        "unfamiliar_digits", "Does uncertainty tell digits that a network was not trained for?"
+    ),
     "leave_one_out": _experiment(
         "leave_one_out", "Leave-one-out in closed form beside refits and folds."
     ),
@@ -83,6 +89,11 @@ BENCHMARKS = {
     ),
     "network_cost": Benchmark(
         "costs.network_cost", "Cost of the natural gradient.", "costs.network_cost"
+    ),
+    "posterior_cost": Benchmark(
+        "costs.posterior_cost",
+        "Time and memory of a posterior by rows and widths.",
+        "costs.posterior_cost",
     ),
     "scale_out": Benchmark("costs.scale_out", "What many devices send each other."),
     "engel": Benchmark(

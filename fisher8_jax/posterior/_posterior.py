@@ -28,6 +28,9 @@ from fisher8_jax.posterior._report import Report
 
 _SAMPLES = 64
 
+# Nats a row that a Newton step may move predictions beyond what noise explains.
+_CONVERGED = 0.05
+
 
 @register_tree
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -91,6 +94,24 @@ class Posterior:
         """How many parameters of each group the rows have determined."""
         values = np.asarray(self.evidence.effective, float)
         return dict(zip(self.report.groups, values.tolist(), strict=True))
+
+    @functools.cached_property
+    def step_kl(self) -> float:
+        """By how many nats a row a Newton step on the NLL would move the predictions of the rows.
+
+        The prior is around the parameters. At an optimum it is at most about the effective number
+        of parameters over the number of rows; far more says that the parameters have not
+        converged, for instance because training stopped early. Then the covariance is that of
+        another place than the optimum's, and the mean has not settled: see `max_kl` of `predict`.
+        """
+        with arithmetic(self.report.dtype, self):
+            return float(self._newton_step()[1])
+
+    @property
+    def is_converged(self) -> bool:
+        """Whether `step_kl` is that of an optimum."""
+        effective = sum(self.effective_parameters.values())
+        return self.step_kl <= effective / self.report.rows + _CONVERGED
 
     def predict(
         self,
@@ -215,10 +236,15 @@ class Posterior:
 
     def _towards_optimum(self, dist: Family, inputs: ArrayTree, max_kl: float) -> Family:
         with arithmetic(self.report.dtype, self, inputs):
-            step = _optimum(self.system, self.state, self.inputs, self.targets, max_kl)
+            step, divergence = self._newton_step()
+            length = jnp.sqrt(max_kl / jnp.maximum(divergence, max_kl))
+            step = [length * leaf for leaf in step]
             function = functools.partial(_moved, self.network, step)
             part = (self._cast(inputs), self._cast(dist))
             return self._give(in_chunks(lambda x: function(*x), part, self.report.chunk))
+
+    def _newton_step(self) -> tuple[list[Array], Array]:
+        return _optimum(self.system, self.state, self.inputs, self.targets)
 
     def _draw(self, key: Array, samples: int) -> list[Array]:
         keys = jax.random.split(key, samples)
@@ -270,16 +296,14 @@ def _draws(system: Any, state: Any, inputs: ArrayTree, keys: Array) -> list[Arra
 
 @jax.jit
 def _optimum(
-    system: Any, state: Any, inputs: ArrayTree, targets: Array, max_kl: Array
-) -> list[Array]:
-    """A Newton step, shortened to `max_kl` nats a row."""
+    system: Any, state: Any, inputs: ArrayTree, targets: Array
+) -> tuple[list[Array], Array]:
+    """A Newton step, and by how many nats a row it moves the predictions."""
     network, factor, log_precision = state
     seen = outputs_of(network.predict(inputs), targets)
     steps = system.newton_step(factor, log_precision, network, inputs, seen)
     moved = jnp.einsum("iab,ia->ib", seen.root, network.push(steps, inputs))
-    divergence = 0.5 * jnp.sum(jnp.square(moved)) / moved.shape[0]
-    length = jnp.sqrt(max_kl / jnp.maximum(divergence, max_kl))
-    return [length * step for step in steps]
+    return steps, 0.5 * jnp.sum(jnp.square(moved)) / moved.shape[0]
 
 
 @jax.jit

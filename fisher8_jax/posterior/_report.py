@@ -54,6 +54,11 @@ class Report:
             *self.notes,
             f"log evidence {posterior.log_evidence:.2f}",
         ]
+        if not posterior.is_converged:
+            lines.append(
+                f"the parameters have not converged: a Newton step would move the predictions by "
+                f"{posterior.step_kl:.2g} nats a row; see `step_kl`"
+            )
         table = [["group", "parameters", "effective", "precision"]]
         table += [
             [name, f"{size:,}", f"{posterior.effective_parameters[name]:.1f}", f"{value:.3g}"]

@@ -236,3 +236,28 @@ def test_outputs_move_to_the_optimum_within_a_radius(form):
     assert worst(near.epistemic, fitted.predict(new).epistemic) < 1e-12
     with pytest.raises(ValueError, match="`max_kl` must be"):
         fitted.predict(new, max_kl=0.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_parameters_that_have_not_converged_are_told(form):
+    x, y, noise, design, _, _, _, covariance, _ = regression()
+    start = 10 * draw(7, 4)
+    step = covariance @ design.T @ ((y - design @ start) / noise)
+    divergence = np.mean((design @ step) ** 2 / noise) / 2
+
+    def fitted(vector):
+        params = {"slope": vector[1:], "offset": vector[0]}
+        return fit_posterior(
+            known_noise, params, x, y, prior=Prior(PRECISION), tune=False, form=form
+        )
+
+    weighted = design.T / noise
+    best = np.linalg.solve(weighted @ design, weighted @ y)
+    before, after = fitted(start), fitted(best)
+    assert worst(before.step_kl, divergence) < 1e-9
+    assert not before.is_converged
+    assert f"have not converged: a Newton step would move the predictions by {divergence:.2g}" in (
+        before.describe()
+    )
+    assert after.is_converged
+    assert "converged" not in after.describe()
