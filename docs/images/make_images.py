@@ -40,11 +40,14 @@ FROM_REPORT = {
     "network_cost.png": "network_cost",
     "network_sinusoid.png": "curvature-sinusoid-linear",
     "network_time.png": "curvature-time-long",
+    "one_default.png": "one_default",
+    "posterior_cost.png": "posterior_cost",
     "radius_learning_rate.png": "radius_learning_rate",
     "rotated_digits_features.png": "rotated-digits-features",
     "sinusoid.png": "sinusoid-best-constant",
     "sinusoid_linear.png": "sinusoid-best-linear",
     "tables.png": "tables",
+    "unfamiliar_digits.png": "unfamiliar_digits",
 }
 
 
