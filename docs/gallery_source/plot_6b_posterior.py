@@ -62,9 +62,12 @@ trained = [
 # %%
 # The posterior of the first network
 # ----------------------------------
+#
+# The precisions that training ended with would give a wider one, `prior=first.prior, tune=False`.
+# Those that `fit_posterior` chooses lie between them and those of which the weights are draws.
 
 first = trained[0]
-posterior = fit_posterior(predict_one, first.params, x, y, prior=first.prior, tune=False)
+posterior = fit_posterior(predict_one, first.params, x, y)
 print(posterior.describe())
 print(f"leave-one-out NLL {leave_one_out(posterior).nll.mean():.2f}")
 

@@ -66,16 +66,16 @@ def load(store: Store) -> Gaps:
                 result = store.read(f"one_default/{problem}-{activation}-{method}")
                 if result is None:
                     continue
+                gap = result["gap"]
                 for steps in STEPS:
-                    gap = result["gap"][str(steps)]
                     key = problem, activation, method, steps
-                    found[key] = best_of_adam(gap, steps) if method == "adam" else _median(gap)
+                    found[key] = best_of_adam(gap) if method == "adam" else _median(gap[str(steps)])
     return found
 
 
-def best_of_adam(gap: dict[str, Any], steps: int) -> float:
-    """The best median over lengths and rates."""
-    return min(_median(gap[str(length)][i]) for length in LENGTHS[steps] for i in range(len(RATES)))
+def best_of_adam(gap: dict[str, Any]) -> float:
+    """The best median over lengths and rates, the same for both budgets."""
+    return min(_median(gap[str(length)][i]) for length in LENGTHS for i in range(len(RATES)))
 
 
 def _median(values: list[float | None]) -> float:
@@ -83,9 +83,9 @@ def _median(values: list[float | None]) -> float:
 
 
 def _cells(gaps: Gaps) -> list[tuple[str, str]]:
-    """Problems and activations that every method has."""
+    """Problems and activations of which something is stored."""
     every = [(problem, activation) for problem in PROBLEMS for activation in ACTIVATIONS]
-    return [c for c in every if all((*c, m, s) in gaps for m in METHODS for s in STEPS)]
+    return [c for c in every if any((*c, m, STEPS[0]) in gaps for m in METHODS)]
 
 
 def gaps_table(gaps: Gaps) -> Table:
@@ -95,8 +95,9 @@ def gaps_table(gaps: Gaps) -> Table:
         star = "*" if cell in CHOOSING else ""
         texts = []
         for steps in STEPS:
-            values = [gaps[(*cell, method, steps)] for method in METHODS]
-            texts += [_text(value, value == min(values)) for value in values]
+            values = [gaps.get((*cell, method, steps)) for method in METHODS]
+            best = min(value for value in values if value is not None)
+            texts += ["" if value is None else _text(value, value == best) for value in values]
         rows.append([f"{cell[0].replace('_', ' ')}, {cell[1]}{star}", *texts])
     header = ["cell", *(f"{title}, {steps}" for steps in STEPS for title in METHODS.values())]
     return Table("Gap to the NLL of the truth", header, rows)
@@ -111,8 +112,11 @@ def verdicts(gaps: Gaps) -> Table:
     """Growth from the short to the long budget, wins over Adam, the worst cell."""
     rows = []
     for title, chosen in (("chosen on", True), ("others", False)):
-        cells = [cell for cell in _cells(gaps) if (cell in CHOOSING) is chosen]
         for method in METHODS:
+            both = [
+                c for c in _cells(gaps) if {(*c, m, STEPS[0]) for m in (method, "adam")} <= {*gaps}
+            ]
+            cells = [cell for cell in both if (cell in CHOOSING) is chosen]
             if not cells:
                 continue
             short, long = (np.array([gaps[(*c, method, s)] for c in cells]) for s in STEPS)
@@ -152,7 +156,7 @@ def draw(gaps: Gaps) -> bytes:
     marks = dict(zip(METHODS, "os^x", strict=True))
     for ax, steps in zip(axes, STEPS, strict=True):
         for index, (method, title) in enumerate(METHODS.items()):
-            values = [gaps[(*cell, method, steps)] for cell in cells]
+            values = [gaps.get((*cell, method, steps), np.nan) for cell in cells]
             places = np.arange(len(cells))[::-1]
             label = title.replace("`", "")
             ax.plot(values, places, marks[method], color=f"C{index}", label=label)

@@ -1,7 +1,8 @@
 """Digits that a network has not been trained for: does its uncertainty say so?
 
 Networks learn the angle of the digits 0 to 5, up to 45 degrees, and see larger angles, other
-digits, shuffled pixels and noise. The area under the ROC curve (AUROC) of five scores of unfamiliarity.
+digits, shuffled pixels and noise. The area under the ROC curve (AUROC) of five scores of
+unfamiliarity.
 """
 
 import argparse
