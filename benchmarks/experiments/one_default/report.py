@@ -151,9 +151,12 @@ def draw(gaps: Gaps) -> bytes:
     """A panel for each budget, a row of dots for each cell."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(8.5, 4), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(
+        1, 2, figsize=(8.5, 4), sharex=True, sharey=True, layout="constrained"
+    )
     cells = _cells(gaps)
     marks = dict(zip(METHODS, "os^x", strict=True))
+    ticks = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]
     for ax, steps in zip(axes, STEPS, strict=True):
         for index, (method, title) in enumerate(METHODS.items()):
             values = [gaps.get((*cell, method, steps), np.nan) for cell in cells]
@@ -161,6 +164,9 @@ def draw(gaps: Gaps) -> bytes:
             label = title.replace("`", "")
             ax.plot(values, places, marks[method], color=f"C{index}", label=label)
         ax.set(xscale="log", xlabel="nats above the truth", title=f"{steps:,} steps")
+        ax.set_xlim(ticks[0], ticks[-1])  # beyond are trainings that broke down
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.minorticks_off()
         ax.grid(axis="x")
     names = [f"{problem.replace('_', ' ')}, {activation}" for problem, activation in cells]
     axes[0].set_yticks(np.arange(len(cells))[::-1], names)
