@@ -156,7 +156,7 @@ def draw(gaps: Gaps) -> bytes:
     )
     cells = _cells(gaps)
     marks = dict(zip(METHODS, "os^x", strict=True))
-    ticks = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]
+    ticks = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20]
     for ax, steps in zip(axes, STEPS, strict=True):
         for index, (method, title) in enumerate(METHODS.items()):
             values = [gaps.get((*cell, method, steps), np.nan) for cell in cells]
