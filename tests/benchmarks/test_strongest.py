@@ -25,7 +25,7 @@ from benchmarks.experiments.tables.predictions import (
     quantile_scores,
 )
 from benchmarks.experiments.tables.ranks import compare
-from benchmarks.experiments.tables.report import rank_table, rank_tables
+from benchmarks.experiments.tables.report import pair_table, rank_table, rank_tables
 from benchmarks.experiments.tables.search import (
     TRIALS,
     best_trial,
@@ -35,6 +35,7 @@ from benchmarks.experiments.tables.search import (
 )
 from benchmarks.experiments.tables.strongest import (
     groups,
+    near_best_table,
     printed_table,
     strongest_blocks,
     strongest_score_table,
@@ -66,7 +67,7 @@ def run(monkeypatch, tmp_path):
 
 
 def test_a_program_in_another_process_is_scored_like_one_of_ours(run):
-    cell = run("mixture", splits=2)
+    cell = run("plain", splits=2)
     for fold in range(2):
         split = make_split(fold)
         mean, std = split.train_targets.mean(), split.train_targets.std()
@@ -283,8 +284,22 @@ def test_ranks_are_those_of_complete_columns():
     broad, every = groups(fewer)
     assert (broad.datasets, every.datasets) == (("yacht", "energy"), ("yacht",))
     assert every.models[-1] == "bde"
+    names = ("servo", "wine", "autos")
+    more = fewer | {(n, m): result([0.0]) for n in names for m in ("fisher8", "realmlp")}
+    assert [one.models for one in groups(more)] == [("fisher8", "realmlp")]  # bde has one of five
     assert groups({}) == []
     assert compare(CELLS, ("fisher8",)).splits == (2, 1)
+
+
+def test_a_model_is_close_to_the_best_within_two_percent():
+    cells = {
+        ("yacht", "fisher8"): result([0.0], rmse=[1.0]),
+        ("yacht", "realmlp"): result([0.0], rmse=[1.019]),
+        ("energy", "fisher8"): result([0.0], rmse=[1.021]),
+        ("energy", "realmlp"): result([0.0], rmse=[1.0]),
+    }
+    rows = near_best_table(*groups(cells)).rows
+    assert rows == [["Fisher8Regressor", "1 of 2", "0 of 1"], ["RealMLP", "2 of 2", "1 of 1"]]
 
 
 def test_the_table_says_what_did_not_finish_and_what_had_fewer_rows():
@@ -305,6 +320,8 @@ def test_published_figures_stand_above_those_computed_here():
         "RealMLP", "2", "1.0000 ± 0.0000", "-0.5000 ± 0.1000", "-0.6000 ± 0.1000",
     ]  # fmt: skip
     assert printed_table(cells, "bike_bde") is None
-    captions = [getattr(block, "caption", "") for block in strongest_blocks(cells, rank_tables)]
+    captions = [
+        getattr(block, "caption", "") for block in strongest_blocks(cells, rank_tables, pair_table)
+    ]
     assert captions[-1].startswith("Airfoil by the protocol of bde")
-    assert strongest_blocks({}, rank_tables) == []
+    assert strongest_blocks({}, rank_tables, pair_table) == []

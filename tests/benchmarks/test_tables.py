@@ -133,12 +133,12 @@ def test_there_are_23_sets_and_nine_of_them_were_not_chosen_on():
     "name",
     [
         "catboost",
+        "catboost_searched",
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in (
                 "hist_gradient_boosting",
                 "ngboost",
-                "catboost_searched",
                 "hist_gradient_boosting_searched",
             )
         ),

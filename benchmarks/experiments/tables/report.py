@@ -1,6 +1,6 @@
 """The comparison on tables: ranks, wins, scores, times, and published figures beside it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def section(store: Store) -> Section | None:
         *variant_tables(cells),
         *times_tables(store),
         *published_tables(every),
-        *strongest_blocks(cells, rank_tables),
+        *strongest_blocks(cells, rank_tables, pair_table),
         Figure("tables", lambda: draw(every), "NLL of the baselines above that of the estimator"),
     ]
     return Section("Tables", blocks)
@@ -87,17 +87,18 @@ def rank_table(found: Comparison, which: str) -> Table:
     return Table(f"Mean ranks over {number} of {len(SPLITS)} tables: {which}", header, rows)
 
 
-def pair_table(cells: Cells) -> Table:
+def pair_table(cells: Cells, baselines: Sequence[str] = BASELINES) -> Table:
     """The estimator beside each baseline alone, on all splits that both have."""
     rows = []
-    for baseline in BASELINES:
+    for baseline in baselines:
         found = compare(cells, (OURS, baseline))
         if baseline not in found.models:
             continue
         number = sum(found.splits)
         wins = [_wins(found, score, baseline) for score in ("nll", "crps", "rmse")]
         lower = (found.means["nll"] @ np.array([-1, 1])).mean()
-        rows.append([MODELS[baseline], str(number), *wins, f"{lower:.3f}"])
+        lower_text = "" if np.isnan(lower) else f"{lower:.3f}"
+        rows.append([TITLES[baseline], str(number), *wins, lower_text])
     header = ["baseline", "splits of all sets", "worse in NLL", "worse in CRPS", "worse in RMSE"]
     caption = (
         "Each baseline beside the estimator, on all splits that both have: on how many sets it is"

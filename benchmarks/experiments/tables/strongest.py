@@ -19,6 +19,7 @@ from benchmarks.machinery.document import Block, Paragraph, Table
 
 TITLES = MODELS | STRONGEST
 COLUMNS = (OURS, *STRONGEST)
+NEAR = 1.02  # times the lowest RMSE
 
 # RMSE and NLL with their standard deviations over five seeds, as the paper of bde prints them
 # (github.com/scikit-learn-contrib/bde, `paper/paper.md`), on ten cores.
@@ -44,15 +45,20 @@ def whole_cells(cells: Cells) -> Cells:
 
 
 def groups(cells: Cells) -> list[Comparison]:
-    """What can be ranked: the models that have nearly all sets, then all models on fewer."""
+    """What can be ranked: the models that have nearly all sets, then those that have half of them.
+
+    A model with fewer sets is compared with the estimator alone.
+    """
     found = whole_cells(cells)
-    present = [model for model in COLUMNS if any(key[1] == model for key in found)]
-    most = max((_number(found, model) for model in present if model != OURS), default=0)
-    broad = [model for model in present if _number(found, model) >= 0.9 * most]
+    numbers = {model: _number(found, model) for model in _columns(found)}
+    most = max((number for model, number in numbers.items() if model != OURS), default=0)
     if most == 0:
         return []
-    sizes = [broad] if broad == present else [broad, present]
-    return [compare(found, tuple(models)) for models in sizes]
+    sizes = [
+        tuple(model for model, number in numbers.items() if number >= share * most)
+        for share in (0.9, 0.5)
+    ]
+    return [compare(found, models) for models in dict.fromkeys(sizes)]
 
 
 def notes(cells: Cells) -> Paragraph:
@@ -68,9 +74,9 @@ def notes(cells: Cells) -> Paragraph:
 
 def strongest_score_table(cells: Cells, score: str, name: str) -> Table | None:
     """Means over the splits of every set that one of the baselines has."""
-    rows = []
+    rows, columns = [], _columns(cells)
     for dataset in SPLITS:
-        row = {model: cells[dataset, model] for model in COLUMNS if (dataset, model) in cells}
+        row = {model: cells[dataset, model] for model in columns if (dataset, model) in cells}
         if set(row) <= {OURS}:
             continue
         splits = min(len(result["rmse"]) for result in row.values())
@@ -80,27 +86,39 @@ def strongest_score_table(cells: Cells, score: str, name: str) -> Table | None:
         digits = ".2f" if np.nanmin(np.abs(list(means.values()))) >= 1 else ".3g"
         texts = [
             _text(row[model], means[model], best, digits) if model in row else ""
-            for model in COLUMNS
+            for model in columns
         ]
         mark = "" if dataset in CHOSEN_ON else " *"
         rows.append([dataset + mark, str(splits), *texts])
     caption = f"{name} beside the strongest (* no setting was chosen on this set)"
-    header = ["set", "splits", *(TITLES[model] for model in COLUMNS)]
+    header = ["set", "splits", *(TITLES[model] for model in columns)]
     return Table(caption, header, rows) if rows else None
 
 
 def seconds_table(cells: Cells) -> Table | None:
     """Processor seconds of a fit, of the same splits as the scores."""
-    rows = []
+    rows, columns = [], _columns(cells)
     for dataset in SPLITS:
-        row = {model: cells[dataset, model] for model in COLUMNS if (dataset, model) in cells}
+        row = {model: cells[dataset, model] for model in columns if (dataset, model) in cells}
         if set(row) <= {OURS}:
             continue
         splits = min(len(result["rmse"]) for result in row.values())
-        texts = [_seconds(row[model], splits) if model in row else "" for model in COLUMNS]
+        texts = [_seconds(row[model], splits) if model in row else "" for model in columns]
         rows.append([dataset, *texts])
     caption = "Processor seconds of a fit with one thread, searches included"
-    return Table(caption, ["set", *(TITLES[m] for m in COLUMNS)], rows) if rows else None
+    return Table(caption, ["set", *(TITLES[m] for m in columns)], rows) if rows else None
+
+
+def near_best_table(found: Comparison) -> Table:
+    """On how many sets each model has the lowest RMSE or is close to it."""
+    rmse, rows = found.means["rmse"], []
+    unseen = np.array([name not in CHOSEN_ON for name in found.datasets], bool)
+    is_near = rmse <= NEAR * rmse.min(axis=1, keepdims=True)
+    for model, near in zip(found.models, is_near.T, strict=True):
+        texts = [f"{near.sum()} of {len(near)}", f"{near[unseen].sum()} of {unseen.sum()}"]
+        rows.append([TITLES[model], *texts])
+    caption = "The lowest RMSE of these models, or at most 2 % more, on how many sets"
+    return Table(caption, ["model", "all", "no setting was chosen on them"], rows)
 
 
 def printed_table(cells: Cells, dataset: str) -> Table | None:
@@ -125,12 +143,17 @@ def printed_table(cells: Cells, dataset: str) -> Table | None:
     return Table(caption, header, rows)
 
 
-def strongest_blocks(cells: Cells, rank_tables: Callable[[Comparison], list[Block]]) -> list[Block]:
+def strongest_blocks(
+    cells: Cells,
+    rank_tables: Callable[[Comparison], list[Block]],
+    pair_table: Callable[[Cells, Sequence[str]], Table],
+) -> list[Block]:
     """Everything; nothing without results.
 
     Args:
         cells: by set and model.
         rank_tables: from a comparison to its tables of ranks.
+        pair_table: each baseline beside the estimator.
     """
     found = groups(cells)
     tables = [strongest_score_table(cells, *score) for score in _SCORES]
@@ -138,12 +161,19 @@ def strongest_blocks(cells: Cells, rank_tables: Callable[[Comparison], list[Bloc
     blocks: list[Block] = [table for table in tables if table is not None]
     if blocks:
         ranks = [table for one in found for table in rank_tables(one)]
-        blocks = [notes(cells), *ranks, *blocks]
+        near = [near_best_table(one) for one in found[:1]]
+        pairs = pair_table(whole_cells(cells), tuple(STRONGEST))
+        blocks = [notes(cells), *ranks, *near, pairs, *blocks]
     printed = (printed_table(cells, name) for name in PUBLISHED)
     return [*blocks, *(table for table in printed if table is not None)]
 
 
 _SCORES = (("nll", "NLL"), ("crps", "CRPS"), ("rmse", "RMSE"), ("coverage", "Coverage of 90 %"))
+
+
+def _columns(cells: Cells) -> list[str]:
+    """The models that have a cell of a set with splits."""
+    return [model for model in COLUMNS if _number(cells, model)]
 
 
 def _number(cells: Cells, model: str) -> int:
