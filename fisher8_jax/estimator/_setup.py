@@ -26,9 +26,8 @@ _VALIDATIONS, _MOST_HELD_OUT = 50, 2000
 # noise need them; training on others stops long before.
 _PASSES, _FEWEST_STEPS, _MOST_STEPS = 200, 5000, 16_000
 
-# Of the steps of a first fit, where only a part of the rows is new: that part, times the first
-# number, and at most the second.
-_STEPS_FOR_NEW, _MOST_STEPS_FOR_NEW, _FEWEST_STEPS_FOR_NEW = 0.5, 0.25, 200
+# Where only a part of the rows is new: that part of the steps of a first fit, within these bounds.
+_MOST_STEPS_FOR_NEW, _FEWEST_STEPS_FOR_NEW = 0.25, 200
 
 _MOST_NUMBERS = 2**31  # parameters of all members, or their losses at every step
 
@@ -46,7 +45,7 @@ def check_setup(estimator: Any, rows: int, *, new_rows: int | None = None) -> Se
     )
     automatic_steps = min(max(_FEWEST_STEPS, _PASSES * rows // batch), _MOST_STEPS)
     if new_rows is not None:
-        share = min(_STEPS_FOR_NEW * new_rows / rows, _MOST_STEPS_FOR_NEW)
+        share = min(new_rows / rows, _MOST_STEPS_FOR_NEW)
         automatic_steps = max(round(share * automatic_steps), _FEWEST_STEPS_FOR_NEW)
     patience = check_setting("patience", estimator.patience, above=0)
     fraction = check_setting("validation_fraction", estimator.validation_fraction, above=0, below=1)
