@@ -36,7 +36,7 @@ def make_job(tmp_path, kind="labels", dataset="airfoil", repetitions=1):
     return Job(kind, dataset, repetitions, 0, *paths)
 
 
-class Told:
+class Reported:
     """An estimator that knows the noise of a row by its first column."""
 
     def __init__(self, seed, **settings):
@@ -70,7 +70,7 @@ class Told:
 
 @pytest.fixture(autouse=True)
 def without_training(monkeypatch):
-    monkeypatch.setattr(jobs, "regressor", Told)
+    monkeypatch.setattr(jobs, "regressor", Reported)
     monkeypatch.setattr(jobs.data, "load", lambda path: [WHOLE])
 
 
@@ -85,7 +85,7 @@ def test_every_row_is_in_one_part(tmp_path):
 def test_rows_are_labelled_by_their_worth(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        Told, "fit", lambda self, x, y: asked.append(y) or setattr(self, "rows", 1) or self
+        Reported, "fit", lambda self, x, y: asked.append(y) or setattr(self, "rows", 1) or self
     )
     pool = np.stack([np.arange(70.0), -np.arange(70.0)], axis=1), np.arange(70.0)
     monkeypatch.setattr(jobs, "ROUNDS", 1)

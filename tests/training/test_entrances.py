@@ -1,4 +1,4 @@
-"""What users of Flax and Equinox try first, and what they are told."""
+"""What users of Flax and Equinox try first, and what the errors say."""
 
 import jax
 import jax.numpy as jnp

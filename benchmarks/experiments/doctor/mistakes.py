@@ -181,7 +181,7 @@ def trained(
     new_inputs: Callable[[np.ndarray], np.ndarray] = lambda x: x,
     units: Callable[[np.ndarray], np.ndarray] = lambda y: y,
 ) -> _Made:
-    """A network, or a line, that was trained as told and predicts new rows, or leaked ones."""
+    """A network, or a line, that was trained as described and predicts new rows, or leaked ones."""
     predict = _line if linear else _network
 
     def draw(rng: np.random.Generator, points: int) -> Draw:

@@ -91,7 +91,7 @@ def _score_outside(job: Job, split: Split, seed: int) -> tuple[dict[str, Any], d
     """The same of a model in its own environment; what it has no score for is null."""
     shift, scale = units_of(split)
     targets = (split.train_targets - shift) / scale
-    predictions, told, used = ask(job, split.train_inputs, targets, split.test_inputs, seed)
+    predictions, facts, used = ask(job, split.train_inputs, targets, split.test_inputs, seed)
     row: dict[str, Any] = dict.fromkeys((*SCORES, "predict_seconds"))
     if predictions is not None and "quantiles" in predictions:
         standard = (split.test_targets - shift) / scale
@@ -103,7 +103,7 @@ def _score_outside(job: Job, split: Split, seed: int) -> tuple[dict[str, Any], d
             split,
             published=job.dataset in PUBLISHED,
         )
-    return row | told, used
+    return row | facts, used
 
 
 def scores_of(predict: Predict, split: Split, *, published: bool = False) -> dict[str, float]:

@@ -83,8 +83,8 @@ def run_intervals(job: Job, seed: int) -> dict[str, Any]:
     part = regressor(seed).fit(inputs[few:], targets[few:]).calibrate(*known)
     found["part_model"] = part.predict_interval(test[0], LEVEL)
     found["calibrated"] = part.predict_interval(test[0], LEVEL, method="conformal")
-    told = [np.stack(part.predict(x, return_std=True), axis=1) for x in (known[0], test[0])]
-    others, versions = ask_others(job.environments, told[0], known[1], told[1])
+    moments = [np.stack(part.predict(x, return_std=True), axis=1) for x in (known[0], test[0])]
+    others, versions = ask_others(job.environments, moments[0], known[1], moments[1])
     scores = {
         name: {
             "coverage": float(np.mean((low <= test[1]) & (test[1] <= high))),

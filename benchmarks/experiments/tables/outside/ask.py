@@ -23,12 +23,12 @@ class Answer(NamedTuple):
 
     Attributes:
         predictions: as in `run.Predictions`; None if it used up its processor seconds.
-        told: processor seconds of fit and prediction, how many rows trained and how many did not.
+        facts: processor seconds of fit and prediction, how many rows trained and how many did not.
         versions: of its packages.
     """
 
     predictions: dict[str, np.ndarray] | None
-    told: dict[str, Any]
+    facts: dict[str, Any]
     versions: dict[str, str]
 
 

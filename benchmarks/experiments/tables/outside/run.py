@@ -25,7 +25,7 @@ Predictions = dict[str, np.ndarray]
 Fit = Callable[[str, np.ndarray, np.ndarray, int], Callable[[np.ndarray], Predictions]]
 """From the model's name, inputs, targets and a seed to predictions at other inputs."""
 
-_SECONDS_LEFT = 30  # between the signal that can be told apart and the one that cannot be ignored
+_SECONDS_LEFT = 30  # between the signal that can be caught and the one that cannot be ignored
 
 
 def main(folder: Path) -> None:
