@@ -283,7 +283,7 @@ def _gaussians_apart(members: Gaussian, own: Array) -> Array:
             lambda other: Gaussian(other.mean, jnp.logaddexp(other.log_variance, one.log_variance))
         )(members)
         distances = jax.vmap(lambda dist: dist.crps(one.mean))(both) + root * both.std
-        apart = jnp.mean(2 * root * one.std - distances, axis=0)
+        apart = jnp.mean((2 * root * one.std)[None] - distances, axis=0)
         return total + apart.astype(own.dtype), None
 
     apart, _ = lax.scan(add_member, jnp.zeros_like(own[0]), members)

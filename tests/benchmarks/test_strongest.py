@@ -67,7 +67,7 @@ def run(monkeypatch, tmp_path):
 
 
 def test_a_program_in_another_process_is_scored_like_one_of_ours(run):
-    cell = run("plain", splits=2)
+    cell = run("mixture", splits=2)
     for fold in range(2):
         split = make_split(fold)
         mean, std = split.train_targets.mean(), split.train_targets.std()

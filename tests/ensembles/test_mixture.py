@@ -145,6 +145,32 @@ def test_metrics_score_a_mixture():
     np.testing.assert_allclose(metrics.rmse(mixture(), TARGETS), np.sqrt((errors**2).mean()))
 
 
+def mean_distance(shift, variance):
+    """The mean of |X| for a Gaussian X."""
+    std = np.sqrt(variance)
+    z = shift / std
+    return 2 * std * stats.norm.pdf(z) + shift * (2 * stats.norm.cdf(z) - 1)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("log_range", [0.0, 3.0, 12.0])
+def test_crps_of_gaussians_in_closed_form(dtype, log_range):
+    """Grimit et al. 2006, eq. 3: members alike, and far apart in place and in width."""
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(3, 5)) * np.exp(log_range * rng.uniform(-1, 1, 5))
+    log_variances = log_range * rng.uniform(-1, 1, (3, 5))
+    targets = rng.normal(size=5)
+    variances = np.exp(log_variances)
+    expected = mean_distance(targets - means, variances).mean(0) - 0.5 * mean_distance(
+        means[:, None] - means, variances[:, None] + variances
+    ).mean((0, 1))
+    dist = Mixture(Gaussian(jnp.asarray(means, dtype), jnp.asarray(log_variances, dtype)))
+    values = jax.jit(dist.crps)(jnp.asarray(targets, dtype))
+    assert values.dtype == dtype
+    tolerance = 1e-10 if dtype == jnp.float64 else 2e-5
+    np.testing.assert_allclose(values, expected, rtol=tolerance, atol=0)
+
+
 def test_moments_of_angles_are_those_of_directions():
     members = VonMises(jnp.array([[3.0], [-3.0]]), jnp.full((2, 1), 4.0))
     mixture = Mixture(members)
