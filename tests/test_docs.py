@@ -133,7 +133,7 @@ def test_links_to_other_sites_are_encrypted():
 
 # What a fence may say. Python is run; what is not Python of ours is shown as text.
 SHOWN = {"sh", "console", "text", "diff"}
-OTHERS = r"torch|tf\.|tfp|kfac_jax|ngb|variance\.detach"
+OTHERS = r"torch|tf\.|tfp|kfac_jax|ngb|uncertainty_toolbox|variance\.detach"
 BLOCK = re.compile(r"^```(?P<kind>\S*)[^\n]*\n(?P<body>.*?)^```$", re.S | re.M)
 
 

@@ -98,7 +98,7 @@ def declare_family(
         name, parameters, log_density, quadrature, sampler, unscale, damping, num_samples
     )
     # As if the class stood beside its density, where a pickle looks for it.
-    return _make(declaration, module=getattr(log_density, "__module__", __name__))
+    return _make(declaration, getattr(log_density, "__module__", __name__))
 
 
 class Declaration(NamedTuple):
