@@ -5,6 +5,7 @@ import builtins
 import doctest
 import functools
 import importlib
+import json
 import pathlib
 import re
 
@@ -106,6 +107,18 @@ def test_imports_of_pages(page):
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
         for statement in import_statements(block):
             run_import(statement)
+
+
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name_of)
+def test_imports_of_notebooks(notebook):
+    cells = json.loads(notebook.read_text())["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            for statement in import_statements("".join(cell["source"])):
+                run_import(statement)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
