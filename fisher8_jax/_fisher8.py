@@ -120,7 +120,8 @@ def fisher8_nll(
 
     The same update as `fisher8(dist).nll(targets)`, computed from the residuals themselves instead
     of from `exp(s) * (exp(-s) * residual)`, so it neither overflows nor vanishes at any predicted
-    variance. Targets, mask and weights are constants: no gradient flows to them.
+    variance. Targets, mask and weights are constants: no gradient flows to them. Other arguments
+    are those of `fisher8`.
 
     Args:
         dist: the predicted distribution.
@@ -128,10 +129,6 @@ def fisher8_nll(
         where: boolean; elements that are False count neither in the value, which is 0 there, nor in
             the gradient, nor in the norm. Their targets may be nan.
         weights: importance of each element, a factor on its loss.
-        axis: see `fisher8`.
-        axis_name: see `fisher8`.
-        normalize: see `fisher8`.
-        gradients_averaged: see `fisher8`.
 
     Returns:
         `weights * dist.nll(targets)`, one value per element; reduce it by `mean` or `sum`, which

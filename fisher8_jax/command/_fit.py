@@ -16,12 +16,7 @@ from fisher8_jax.command._study import Splits, Study, make_folds
 from fisher8_jax.command._tables import TrainingRows, read_table, split_target
 from fisher8_jax.diagnostics import doctor
 from fisher8_jax.ensembles import Mixture
-from fisher8_jax.estimator import (
-    Fisher8Regressor,
-    Importance,
-    Prediction,
-    permutation_importance,
-)
+from fisher8_jax.estimator import Fisher8Regressor, Importance, Prediction, permutation_importance
 from fisher8_jax.families import Gaussian
 from fisher8_jax.metrics import Bootstrap, evaluate
 

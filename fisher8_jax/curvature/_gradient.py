@@ -147,21 +147,16 @@ def network_gradient(
     `network_curvature`, a loss behind `precondition` and `jax.grad` in one: the forward pass is
     shared, the gradient follows from what the Gram matrix needs anyway, and the divergence of the
     step comes for free, so that a KL radius behind it needs no derivative of its own: give it
-    `step_kl`.
+    `step_kl`. Other arguments are those of `network_curvature`.
 
     Args:
-        predict_one: see `network_curvature`.
-        params: see `network_curvature`.
-        inputs: see `network_curvature`.
         targets: observed values, the shape of the predictions.
-        damping: see `network_curvature`.
         loss: per-element loss `loss(dist, targets)`; by default the NLL, exact for every finite
             input.
         where: elements that are False count in nothing; their targets may be nan.
         weights: importance of each element, a factor on its loss.
         axis_name: the mapped axis (or axes) that the batch is split over. Value and gradient are
             those of the whole batch, equal on all devices.
-        solver: see `network_curvature`.
         state: momentum, see `GradientState`; hand the result's `state` to the next call.
 
     Example:

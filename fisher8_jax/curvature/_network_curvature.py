@@ -25,14 +25,7 @@ from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.curvature._cost import Choice, check_solver, choose_solver, expected_steps
 from fisher8_jax.curvature._gram import Rows, leaf_rows
 from fisher8_jax.curvature._leaf_forms import LeafPlan, describe
-from fisher8_jax.curvature._problem import (
-    Mask,
-    Problem,
-    Whitening,
-    outputs_first,
-    pose,
-    rows_first,
-)
+from fisher8_jax.curvature._problem import Mask, Problem, Whitening, outputs_first, pose, rows_first
 from fisher8_jax.curvature._solvers import Prepared, Solver
 from fisher8_jax.curvature._trace import PredictOne, check_function_of_one_example
 from fisher8_jax.families import Family

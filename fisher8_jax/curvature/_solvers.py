@@ -18,11 +18,7 @@ from jax.lax import linalg
 
 from fisher8_jax._internal.batching import one_matrix_at_a_time
 from fisher8_jax._internal.numerics import AxisName
-from fisher8_jax.curvature._conjugate_gradients import (
-    Iteration,
-    conjugate_gradients,
-    nystroem,
-)
+from fisher8_jax.curvature._conjugate_gradients import Iteration, conjugate_gradients, nystroem
 from fisher8_jax.curvature._gram import LeafRows, Rows, gram_matrix
 from fisher8_jax.curvature._problem import Problem
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import textwrap
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import chex
 import numpy as np
@@ -59,14 +59,7 @@ class Finding:
     def as_dict(self) -> dict[str, object]:
         """The finding as strings and numbers for JSON; figures that are not finite are None."""
         figures = {name: json_number(value) for name, value in self.figures.items()}
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "sentence": self.sentence,
-            "figures": figures,
-            "advice": self.advice,
-            "target": self.target,
-        }
+        return {**vars(self), "figures": figures}
 
     def _title(self) -> str:
         return self.code if self.target is None else f"{self.code} [{self.target}]"
@@ -241,21 +234,16 @@ class TrainingRecord:
 
     def as_dict(self) -> dict[str, object]:
         """The notes that were given, as numbers, lists and dictionaries for JSON."""
-        notes: dict[str, object] = {}
-        for field in dataclasses.fields(self):
-            series = self.series(field.name) if field.name in _SERIES else None
-            value = getattr(self, field.name)
-            if series is not None:
-                notes[field.name] = [json_number(x) for x in series]
-            elif field.name == "log_variance_bounds":
-                notes[field.name] = list(value)
-            elif field.name == "optimizer":
-                notes |= {"optimizer": list(value)} if value else {}
-            elif field.name == "dead_share":
-                notes[field.name] = {name: float(share) for name, share in value.items()}
-            elif value is not None:
-                notes[field.name] = json_number(value)
-        return notes
+        given = {name: note for name, note in vars(self).items() if note is not None}
+        return {name: _plain(note) for name, note in given.items() if name != "optimizer" or note}
+
+
+def _plain(note: Any) -> object:
+    if isinstance(note, Mapping):
+        return {name: float(share) for name, share in note.items()}
+    if isinstance(note, np.ndarray):
+        return [json_number(x) for x in note]
+    return list(note) if isinstance(note, tuple) else json_number(note)
 
 
 def _kinds(state: object) -> tuple[str, ...]:

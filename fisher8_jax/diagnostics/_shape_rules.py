@@ -9,11 +9,7 @@ from fisher8_jax.diagnostics._alternatives import heavier_tails, student_t_gain
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._input_rules import judge_constant_spread
 from fisher8_jax.diagnostics._scores import Predictions
-from fisher8_jax.diagnostics._spread_rules import (
-    judge_places,
-    judge_spread,
-    variance_groups,
-)
+from fisher8_jax.diagnostics._spread_rules import judge_places, judge_spread, variance_groups
 from fisher8_jax.diagnostics._statistics import (
     Thresholds,
     chi_square_tail,

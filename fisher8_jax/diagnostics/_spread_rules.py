@@ -4,10 +4,7 @@ import math
 
 import numpy as np
 
-from fisher8_jax.diagnostics._alternatives import (
-    best_count_family,
-    recalibrate,
-)
+from fisher8_jax.diagnostics._alternatives import best_count_family, recalibrate
 from fisher8_jax.diagnostics._findings import Finding
 from fisher8_jax.diagnostics._input_rules import spread_dependence
 from fisher8_jax.diagnostics._scores import Predictions

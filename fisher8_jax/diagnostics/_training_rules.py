@@ -96,7 +96,7 @@ def judge_steps(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
     if not evidence:
         return []
     sentence = f"The learning rate is too high: {'; '.join(evidence)}."
-    advice = f"{_lower(record)} or let it decay, or bound the step by a KL radius."
+    advice = f"Lower it{_from_rate(record)} or let it decay, or bound the step by a KL radius."
     return [Finding("learning_rate_too_high", "error", sentence, figures, advice)]
 
 
@@ -169,7 +169,7 @@ def judge_progress(record: TrainingRecord, limits: Thresholds) -> list[Finding]:
     # A curve that converges flattens; one that is held back by its step is straight.
     if drop > 0.5 * typical:
         sentence = f"The learning rate is too low: {falling}, and the whole curve is that steep."
-        advice = f"{_raise(record)} several times over before training for longer."
+        advice = f"Raise it{_from_rate(record)} several times over before training for longer."
         return [Finding("learning_rate_too_low", "warning", sentence, figures, advice)]
     sentence = f"Training stopped too early: {falling}."
     return [Finding("undertrained", "warning", sentence, figures, "Train for more steps.")]
@@ -253,14 +253,9 @@ def _rate(record: TrainingRecord) -> str:
     return "it ended too high" if rate is None else f"it ended at {rate[-1]:.3g}"
 
 
-def _lower(record: TrainingRecord) -> str:
+def _from_rate(record: TrainingRecord) -> str:
     rate = record.series("learning_rate")
-    return "Lower it" if rate is None else f"Lower it from {rate.max():.3g}"
-
-
-def _raise(record: TrainingRecord) -> str:
-    rate = record.series("learning_rate")
-    return "Raise it" if rate is None else f"Raise it from {rate.max():.3g}"
+    return "" if rate is None else f" from {rate.max():.3g}"
 
 
 def judge_accumulation(record: TrainingRecord, limits: Thresholds) -> list[Finding]:

@@ -11,11 +11,7 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.batching import cholesky, solve_cholesky, solve_lower
 from fisher8_jax._internal.checks import check_positive
 from fisher8_jax._internal.numerics import HALF_LOG_2PI, Scaled
-from fisher8_jax.families._contract import (
-    family,
-    natural_score_by_autodiff,
-    static_field,
-)
+from fisher8_jax.families._contract import family, natural_score_by_autodiff, static_field
 from fisher8_jax.families._fisher_factor import block_diagonal, factor_from_root, solve_damped
 from fisher8_jax.families._joint_gaussian import JointGaussian, diagonal_matrix, eye_like
 from fisher8_jax.families._targets import expand_units

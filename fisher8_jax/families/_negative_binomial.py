@@ -9,12 +9,7 @@ import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.bisection import smallest_count
-from fisher8_jax._internal.deviance import (
-    beta_deviance,
-    exp_excess,
-    log1p_deficit_ratio,
-    log_ratio,
-)
+from fisher8_jax._internal.deviance import beta_deviance, exp_excess, log1p_deficit_ratio, log_ratio
 from fisher8_jax._internal.incomplete import beta_tails
 from fisher8_jax._internal.numerics import Scaled, materialize, multiply_by_exp
 from fisher8_jax._internal.special import digamma_tail, log_gamma_remainder

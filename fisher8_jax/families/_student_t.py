@@ -17,12 +17,7 @@ from fisher8_jax._internal.special import digamma_remainder, log_gamma_remainder
 from fisher8_jax.families._contract import family, static_field
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
 from fisher8_jax.families._location_scale import LocationScale
-from fisher8_jax.families._quadrature import (
-    add_node_axis,
-    expectation,
-    sinh_sinh,
-    sinh_sinh_end,
-)
+from fisher8_jax.families._quadrature import add_node_axis, expectation, sinh_sinh, sinh_sinh_end
 
 # Beyond it ln(1 + z^2) is 2 ln|z| to double precision.
 _LARGEST_PLAIN_LOG_Z = 20.0

@@ -19,14 +19,11 @@ QUANTILE_LEVELS = tuple(k / 20 for k in range(1, 20))
 def pit(dist: Predictive, targets: Array, *, where: Array | None = None) -> Array:
     """The probability integral transform `dist.cdf(targets)`, one value per element.
 
-    Args:
-        dist: see `rmse`.
-        targets: see `rmse`.
-        where: see `rmse`; masked elements give nan.
+    Arguments are those of `rmse`.
 
     Returns:
         Values in [0, 1] of the shape of the targets, uniform for a calibrated model; nan where the
-        prediction is not finite.
+        prediction is not finite or masked.
 
     Example:
         >>> import jax.numpy as jnp

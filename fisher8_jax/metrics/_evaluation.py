@@ -38,25 +38,14 @@ _IN_UNITS = ("rmse", "mae", "crps", "sharpness", "interval_width", "interval_sco
 class Evaluation:
     """What `evaluate` returns: every metric, one value per target; prints as a table.
 
-    A frozen pytree, so it passes through `jit`, `vmap` and `jax.tree.map`. Fields without a level
-    axis have the shape of the remaining coordinates; `coverage`, `interval_width`,
-    `interval_score` and `pit_histogram` have one axis more, the last one.
+    A frozen pytree, so it passes through `jit`, `vmap` and `jax.tree.map`. Metrics are those of the
+    functions of their names, and have the shape of the remaining coordinates; `coverage`,
+    `interval_width` and `interval_score` have one axis more, the last one, of the levels, and
+    `pit_histogram` one of ten shares.
 
     Args:
         count: unmasked points.
         non_finite: how many of them have a prediction that is not finite.
-        rmse: see the function of the same name, here and below.
-        mae: see there.
-        nll: see there; `constant` says which one.
-        crps: see there.
-        ece: see there.
-        quantile_calibration_error: see there.
-        mean_z_squared: see there.
-        sharpness: see there.
-        coverage: see there, one per level.
-        interval_width: see there, one per level.
-        interval_score: see there, one per level.
-        pit_histogram: see there, ten shares.
         lower: the lower ends of the bootstrap intervals, as a record of the same kind, or None.
         upper: the upper ends.
         levels: nominal levels of the central intervals.

@@ -12,7 +12,6 @@ from fisher8_jax._points import (
     reduce,
     root_mean_square,
 )
-from fisher8_jax._points import root_mean_square as _root_mean_square
 from fisher8_jax.families import Predictive
 
 
@@ -61,7 +60,7 @@ def mae(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None
 
 
 def rmse_statistic(points: Points) -> Statistic:
-    return _root_mean_square(points, points.dist.residual(points.targets))
+    return root_mean_square(points, points.dist.residual(points.targets))
 
 
 def mae_statistic(points: Points) -> Statistic:

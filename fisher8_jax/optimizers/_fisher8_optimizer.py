@@ -96,9 +96,8 @@ def fisher8_optimizer(
         momentum: the decay of the gradients' running sum; 0 for none.
         second_moment: the decay of a running mean of squared gradients, by whose root every
             parameter's momentum is divided before the radius, as in Adam; None for none.
-        exact: see `scale_by_kl_radius`.
+        exact, axis_name: see `scale_by_kl_radius`.
         measure_every: see `scale_by_kl_radius`; 8 makes a step much cheaper.
-        axis_name: see `scale_by_kl_radius`.
 
     Returns:
         An Optax optimizer whose state holds a `KLRadiusState`.

@@ -24,13 +24,7 @@ from jax.typing import DTypeLike
 from fisher8_jax._internal.checks import check_choice, check_positive
 from fisher8_jax._internal.numerics import AxisName, all_finite, at_least_float32
 from fisher8_jax.families import Family
-from fisher8_jax.optimizers._measure import (
-    Elements,
-    Linearized,
-    Predict,
-    mean_per_element,
-    push_forward,
-)
+from fisher8_jax.optimizers._measure import Elements, Predict, mean_per_element, push_forward
 from fisher8_jax.optimizers._measured_steps import (
     MeasuredLength,
     as_schedule,
@@ -106,12 +100,10 @@ def scale_by_kl_radius(
 
     It must be the last link of the chain. Its `update` takes more arguments by keyword: `predict`,
     the function from parameters to the predicted distribution of the current batch, without
-    `fisher8` in it; optionally `where`, the boolean mask of the loss; and optionally `linearized`,
-    the pair `jax.linearize(predict, params)` if the gradient was computed from it already, or
-    `step_kl`, the value of `q` if it is known, as from `network_gradient` when no link stands in
-    between that changes more than a sign. Then nothing is differentiated and `predict` is needed
-    only by `exact`. The mean
-    runs over all elements of the predictions' batch shape.
+    `fisher8` in it; optionally `where`, the boolean mask of the loss; and optionally `step_kl`, the
+    value of `q` if it is known, as from `network_gradient` when no link stands in between that
+    changes more than a sign. Then nothing is differentiated and `predict` is needed only by
+    `exact`. The mean runs over all elements of the predictions' batch shape.
 
     The step is proportional to `sqrt(max_kl)`. For a step that decays linearly to 0 use
     `optax.polynomial_schedule(max_kl, 0.0, power=2, transition_steps=steps)`, for a cosine
@@ -191,7 +183,6 @@ def scale_by_kl_radius(
         params: optax.Params | None = None,
         *,
         predict: Predict | None = None,
-        linearized: Linearized | None = None,
         where: Array | None = None,
         step_kl: Array | None = None,
         **extra_args: object,
@@ -201,9 +192,7 @@ def scale_by_kl_radius(
             updates,
             params,
             predict,
-            linearized,
-            needs_predict=exact or (by_difference and step_kl is None),
-            is_measured=step_kl is not None,
+            needs_predict=exact or step_kl is None,
         )
         elements = Elements(where, axis_name)
         if step_kl is not None:
@@ -211,9 +200,8 @@ def scale_by_kl_radius(
         else:
             if by_difference:
                 check_precision(params)
-            movement = push_forward(
-                predict, linearized, params, updates, elements, by_difference=by_difference
-            )
+            assert predict is not None
+            movement = push_forward(predict, params, updates, elements, by_difference=by_difference)
             size = movement.size
             half_norm = 0.5 * movement.dist.fisher_norm_sq(movement.direction)
             unit_kl = mean_per_element(half_norm, elements)

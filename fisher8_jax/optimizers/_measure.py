@@ -27,9 +27,6 @@ Predict = Callable[[optax.Params], Family]
 # the curvature of the network, shorter ones the rounding of its outputs.
 _TRIAL_STEP = 2.0**-12
 
-# What `jax.linearize(predict, params)` returns: the predictions and their derivative.
-Linearized = tuple[Family, Callable[[optax.Params], Family]]
-
 
 class Movement(NamedTuple):
     """The predictions `dist` change by `size * direction`, whose largest magnitude is 1.
@@ -50,8 +47,7 @@ class Elements(NamedTuple):
 
 
 def push_forward(
-    predict: Predict | None,
-    linearized: Linearized | None,
+    predict: Predict,
     params: optax.Params,
     updates: optax.Updates,
     elements: Elements,
@@ -60,15 +56,9 @@ def push_forward(
 ) -> Movement:
     """How the predictions at `params` change along `updates`, in at least float32."""
     if by_difference:
-        assert predict is not None
         return _movement(*_difference(predict, params, updates), elements)
     tangent, factor = _tangent(updates, params)
-    if linearized is not None:
-        pair = check_prediction(linearized[0]), linearized[1](tangent)
-    else:
-        assert predict is not None
-        pair = _jvp(predict, params, tangent)
-    dist, change = jax.tree.map(at_least_float32, pair)
+    dist, change = jax.tree.map(at_least_float32, _jvp(predict, params, tangent))
     return _movement(dist, change, factor, elements)
 
 

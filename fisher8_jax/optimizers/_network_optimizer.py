@@ -71,8 +71,7 @@ def network_optimizer(
             noise, together with a radius of about 0.1.
         average: the part of the budget that the average of the parameters looks back; None keeps
             none, for instance where a training loop keeps its own. See `track_average`.
-        exact: see `scale_by_kl_radius`; needs `predict`.
-        axis_name: see `scale_by_kl_radius`.
+        exact, axis_name: see `scale_by_kl_radius`; `exact` needs `predict`.
 
     Returns:
         An Optax optimizer. Its `update` takes `step_kl` from `network_gradient`, or `predict`.
@@ -120,7 +119,7 @@ def network_optimizer(
         params: optax.Params | None = None,
         **extra_args: object,
     ) -> tuple[optax.Updates, optax.OptState]:
-        if all(extra_args.get(name) is None for name in ("step_kl", "predict", "linearized")):
+        if all(extra_args.get(name) is None for name in ("step_kl", "predict")):
             raise ValueError(
                 "`network_optimizer` needs `step_kl`, how far the gradient would move the "
                 "predictions. With `step = network_gradient(...)` call `optimizer.update("

@@ -58,18 +58,13 @@ def check_update_arguments(
     updates: optax.Updates,
     params: optax.Params | None,
     predict: object,
-    linearized: object,
     *,
     needs_predict: bool,
-    is_measured: bool = False,
 ) -> None:
     """Says what an update needs, before JAX can fail with something less clear."""
     if params is None:
         raise ValueError(f"The KL radius needs `params`. Call {_USAGE}.")
-    if linearized is not None:
-        _check_linearized(linearized)
-    is_enough = is_measured or linearized is not None
-    if predict is None and (needs_predict or not is_enough):
+    if predict is None and needs_predict:
         raise ValueError(
             "The KL radius needs `predict`, a function from parameters to the predicted "
             f"distribution of the current batch. Call {_USAGE}. `TrainState.apply_gradients` of "
@@ -82,14 +77,6 @@ def check_update_arguments(
             f"{type(predict).__name__}. Call {_USAGE}."
         )
     check_trees(updates, params)
-
-
-def _check_linearized(linearized: object) -> None:
-    if not (isinstance(linearized, tuple) and len(linearized) == 2 and callable(linearized[1])):
-        raise TypeError(
-            "`linearized` must be the pair that `jax.linearize(predict, params)` returns, got "
-            f"{type(linearized).__name__}."
-        )
 
 
 def check_trees(updates: optax.Updates, params: optax.Params) -> None:

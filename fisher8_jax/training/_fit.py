@@ -244,17 +244,12 @@ def _only_run(fitted: Fitted) -> Fitted:
     def first(tree: chex.ArrayTree) -> Any:
         return jax.tree.map(lambda leaf: leaf[0], tree)
 
-    return Fitted(
-        params=first(fitted.params),
-        variables=first(fitted.variables),
-        validation_nll=fitted.validation_nll[0],
-        best_step=fitted.best_step[0],
-        validation_rows=fitted.validation_rows[0],
-        validation_steps=fitted.validation_steps,
+    runs_first = ("params", "variables", "validation_nll", "best_step", "validation_rows", "state")
+    return fitted._replace(
+        **{name: first(getattr(fitted, name)) for name in runs_first},
         history=fitted.history[:, 0],
         metrics={name: values[:, 0] for name, values in fitted.metrics.items()},
         record=fitted.record[0] if isinstance(fitted.record, tuple) else None,
-        state=first(fitted.state),
     )
 
 

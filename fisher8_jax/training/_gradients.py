@@ -116,9 +116,8 @@ class NetworkNaturalGradient(Description):
     part in it, and a network with variables is refused.
 
     Args:
-        damping: see `network_gradient`.
+        damping, solver: see `network_gradient`.
         momentum: how much of a step the next one begins with, see `GradientState`; None for none.
-        solver: see `network_gradient`.
 
     Example:
         >>> from fisher8_jax.training import NetworkNaturalGradient

@@ -71,8 +71,7 @@ class KLRadius(Description):
         warm_up: the fraction of the steps in which the step grows to its largest; None for none.
         max_change: `max_change / sqrt(n)` is the part of its own size by which the n-th step may
             move any array of parameters, see `fisher8_optimizer`; None for no bound.
-        mode: 'target' or 'cap', see `scale_by_kl_radius`.
-        exact: see `scale_by_kl_radius`.
+        mode, exact: see `scale_by_kl_radius`.
 
     Example:
         >>> from fisher8_jax.training import KLRadius

@@ -6,12 +6,10 @@ from typing import Any, Generic, Self
 
 import chex
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import optax
 from flax.training import train_state
 from jax import Array
-from jax.typing import DTypeLike
 
 from fisher8_jax.heads._links import (
     Link,
@@ -63,7 +61,7 @@ class DistributionHead(nn.Module, Generic[SomeFamily]):
                 size,
                 param_dtype=jnp.float32,
                 kernel_init=self.kernel_init,
-                bias_init=_constant(biases[name]),
+                bias_init=nn.initializers.constant(biases[name]),
                 name=name,
             )
             for name, size in flat_sizes(link, self.target_shape).items()
@@ -78,22 +76,14 @@ class DistributionHead(nn.Module, Generic[SomeFamily]):
         return corrected(dist, natural_gradient, axis, where)
 
 
-def _constant(values: chex.Numeric) -> Callable[..., Array]:
-    def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
-        del key
-        return jax.numpy.asarray(values, dtype).reshape(shape)
-
-    return init
-
-
-_ARGUMENTS = ("predict", "where", "linearized", "step_kl")
+_ARGUMENTS = ("predict", "where", "step_kl")
 
 
 class TrainState(train_state.TrainState):
     """`flax.training.train_state.TrainState` whose `apply_gradients` forwards `predict`.
 
-    The arguments `predict`, `where`, `linearized` and `step_kl` of `scale_by_kl_radius` go to the
-    optimiser, all others replace fields, as in Flax. Everything else is Flax's.
+    The arguments `predict`, `where` and `step_kl` of `scale_by_kl_radius` go to the optimiser, all
+    others replace fields, as in Flax. Everything else is Flax's.
 
     Example:
         >>> import jax, jax.numpy as jnp
