@@ -77,6 +77,7 @@ BENCHMARKS = {
     ),
     "recipes": _experiment("recipes", "One new line in three kinds of other code."),
     "adoption": _experiment("adoption", "One changed line in programs of other authors."),
+    "forecaster": _experiment("forecaster", "A distribution for every step, by several losses."),
     "norm_ratio": _experiment("norm_ratio", "The norm of the log-variance beside the mean's."),
     "overhead": Benchmark(
         "costs.overhead", "Cost of Fisher8 in a compiled training step.", "costs.overhead"

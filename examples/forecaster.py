@@ -75,14 +75,14 @@ class Forecaster(nnx.Module):
         return Gaussian(outputs[..., 0], outputs[..., 1])
 
 
-def make_series(seed, number):
+def make_series(seed, number, swing=1.5):
     """Values (number, LENGTH) with gaps and padding, and a clock that tells the noise."""
     rng = np.random.default_rng(seed)
     time = np.arange(LENGTH)
     phase, day = rng.uniform(0, 2 * np.pi, (2, number, 1))
     period = rng.uniform(8, 16, (number, 1))
     clock = np.sin(2 * np.pi * time / 24 + day)
-    noise = np.exp(-2.5 + 1.5 * clock) * rng.normal(size=(number, LENGTH))
+    noise = np.exp(-2.5 + swing * clock) * rng.normal(size=(number, LENGTH))
     values = np.sin(2 * np.pi * time / period + phase) + noise
     values[rng.random(values.shape) < 0.25] = np.nan
     ends = np.where(rng.random((number, 1)) < 0.5, LENGTH, rng.integers(20, LENGTH, (number, 1)))

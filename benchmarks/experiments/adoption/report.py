@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.experiments.adoption import report_parts
+from benchmarks.experiments.adoption.pictures import draw_curves
 from benchmarks.experiments.adoption.plan import METHODS, PROGRAMS
 from benchmarks.machinery.document import Block, Figure, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
@@ -54,8 +55,11 @@ def program_blocks(store: Store, name: str) -> list[Block]:
     found = chosen(store, name)
     if not found:
         return []
-    caption = f"Test NLL over steps at the rate chosen, median and range: {PROGRAMS[name].package}"
-    figure = Figure(f"adoption_{name}", functools.partial(draw, found), caption)
+    caption = (
+        f"{PROGRAMS[name].package}: test NLL over steps at the rate chosen, median over seeds; on "
+        "the right the scores of the table, mean and range"
+    )
+    figure = Figure(f"adoption_{name}", functools.partial(draw_curves, found), caption)
     return [table(store, name, found), figure]
 
 
@@ -145,46 +149,3 @@ def _text(values: np.ndarray, best: float) -> str:
         return "diverged"
     text = f"{values.mean():.3f} ({values.min():.3f} to {values.max():.3f})"
     return f"**{text}**" if values.mean() == best else text
-
-
-def draw(found: dict[tuple[str, str], Chosen]) -> bytes:
-    """The test NLL along training, one panel a problem, medians over seeds and their range."""
-    import matplotlib.pyplot as plt
-    from matplotlib import ticker
-
-    from benchmarks.machinery.figures import to_png
-
-    problems = list(dict.fromkeys(problem for problem, _ in found))
-    figure, axes = plt.subplots(
-        1,
-        len(problems),
-        figsize=(max(6.0, 3.6 * len(problems)), 4.0),
-        squeeze=False,
-        layout="constrained",
-    )
-    for ax, problem in zip(axes[0], problems, strict=True):
-        for index, method in enumerate(METHODS):
-            if (problem, method) in found:
-                _draw_curve(ax, found[problem, method], METHODS[method][0], f"C{index}")
-        medians = [_median(one) for (other, _), one in found.items() if other == problem]
-        late = np.concatenate([median[1:] for median in medians])  # the start would hide the rest
-        low, high = late.min(), np.quantile(late, 0.95)
-        margin = 0.15 * max(high - low, 0.2)
-        title = problem.replace("_", " ")
-        ax.set(title=title, xlabel="share of the steps", ylim=(low - margin, high + margin))
-        ax.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
-    axes[0, 0].set_ylabel("test NLL")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
-    return to_png(figure)
-
-
-def _median(one: Chosen) -> np.ndarray:
-    return np.median(one.curve, axis=0)
-
-
-def _draw_curve(ax: Any, one: Chosen, label: str, color: str) -> None:
-    share = np.array(one.steps) / one.steps[-1]
-    ax.plot(share, _median(one), color=color, label=label)
-    low, high = one.curve.min(axis=0), one.curve.max(axis=0)
-    ax.fill_between(share, low, np.minimum(high, 1e3), color=color, alpha=0.1, linewidth=0)

@@ -11,9 +11,6 @@ from jax import Array
 
 from benchmarks.experiments.norm_ratio.plan import (
     BATCH,
-    FORECAST_STEPS,
-    FORECASTER,
-    FORECASTS,
     PROCESS_STEPS,
     RATES,
     RATIOS,
@@ -29,7 +26,7 @@ from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
-from examples import forecaster, neural_process
+from examples import neural_process
 from fisher8_jax import Gaussian, fisher8
 from fisher8_jax.ensembles import stack_members
 
@@ -38,10 +35,7 @@ NETWORK = Mlp(hidden=WIDTHS, activation=jax.nn.silu)
 
 def run_job(job: Job, report: Report) -> None:
     """Trains and writes the cell."""
-    if job.data is not None:
-        result = table_scores(job)
-    else:
-        result = forecast_scores() if job.problem == FORECASTER else process_scores()
+    result = process_scores() if job.data is None else table_scores(job)
     origin = provenance(job.command)
     Store(job.results).write(job.cell, spec=job.spec, result=result, provenance=origin)
     report(1)
@@ -163,40 +157,6 @@ def process_scores() -> dict[str, Any]:
         return np.asarray(run(stack_members(pairs), keys, jnp.array(RATES)))
 
     return {"test_nll": [of_variant(variant) for variant in VARIANTS]}
-
-
-def forecast_scores() -> dict[str, Any]:
-    """NLL and CRPS of new series of the forecaster, (variants, rates, seeds)."""
-    series, new = (jax.tree.map(jnp.asarray, forecaster.make_series(seed, 256)) for seed in (0, 1))
-
-    def of_variant(variant: Any) -> tuple[Array, Array]:
-        name, ratio, network = variant
-        trunk = getattr(forecaster, network)
-        predict = forecaster.make_forecaster(trunk, 0)[1]
-
-        def score(params, key, rate):
-            def loss(params, key):
-                rows = jax.random.randint(key, (32,), 0, len(series[0]))
-                batch = jax.tree.map(lambda leaf: leaf[rows], series)
-                dist, (targets, is_seen) = predict(params, batch), forecaster.targets_of(batch)
-                dist = Gaussian(dist.mean, scale_gradient(dist.log_variance, jnp.array(ratio)))
-                if name == "fisher8":
-                    dist = fisher8(dist, axis=(0, 1), where=is_seen)
-                return jnp.sum(dist.nll(targets) * is_seen) / is_seen.sum()
-
-            trained = train(loss, params, jax.random.split(key, FORECAST_STEPS), rate)
-            return forecaster.scores(predict(trained, new), new)
-
-        params = [forecaster.make_forecaster(trunk, seed)[0] for seed in range(SEEDS)]
-        keys = jax.random.split(jax.random.key(0), SEEDS)
-        run = jax.jit(jax.vmap(jax.vmap(score, (0, 0, None)), (None, None, 0)))
-        return run(stack_members(params), keys, jnp.array(RATES))
-
-    nll, crps = zip(*map(of_variant, FORECASTS), strict=True)
-    return {
-        "test_nll": [np.asarray(one) for one in nll],
-        "test_crps": [np.asarray(c) for c in crps],
-    }
 
 
 def process_params(seed: int) -> dict[str, Any]:

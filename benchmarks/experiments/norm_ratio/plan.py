@@ -20,15 +20,6 @@ VARIANTS = tuple(
     for trunk in ("shared", "apart")
 )
 PROCESS_STEPS = 500
-FORECASTER = "forecaster"  # another program of `examples/`, with a distribution for every step
-# Loss, ratio, network.
-FORECASTS = tuple(
-    (loss, ratio, network)
-    for network in ("Recurrent", "Transformer")
-    for loss in ("nll", "fisher8")
-    for ratio in (1.0, 0.1)
-)
-FORECAST_STEPS = 300
 
 
 class Job(NamedTuple):
@@ -48,8 +39,6 @@ class Job(NamedTuple):
         """What defines the cell."""
         if self.problem == PROCESS:
             what: dict[str, object] = {"variants": VARIANTS, "steps": PROCESS_STEPS}
-        elif self.problem == FORECASTER:
-            what = {"variants": FORECASTS, "steps": FORECAST_STEPS}
         else:
             what = {"ratios": RATIOS, "steps": STEPS}
         return {"problem": self.problem, "rates": RATES, "seeds": SEEDS, **what}

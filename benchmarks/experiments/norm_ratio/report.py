@@ -4,8 +4,6 @@ import numpy as np
 
 from benchmarks.experiments.norm_ratio.plan import (
     CHOOSING,
-    FORECASTER,
-    FORECASTS,
     PROCESS,
     RATES,
     RATIOS,
@@ -29,9 +27,6 @@ def section(store: Store) -> Section | None:
     process = store.read(f"norm_ratio/{PROCESS}")
     if process is not None:
         blocks.append(process_table(process))
-    forecasts = store.read(f"norm_ratio/{FORECASTER}")
-    if forecasts is not None:
-        blocks.append(forecast_table(forecasts))
     words = (
         "Fisher8 gives the mean's and the log-variance's part of the gradient equal norms. Here "
         "the latter is multiplied. Test NLL, mean over seeds, at the learning rate with the best "
@@ -81,18 +76,3 @@ def process_table(result: dict) -> Table:
     header = ["loss", "log-variance times", "layers", *(f"rate {rate:g}" for rate in RATES)]
     caption = "Neural process of `examples/`: NLL of new curves, layers shared or not"
     return Table(caption, header, rows)
-
-
-def forecast_table(result: dict) -> Table:
-    """A row for each variant of the forecaster; NLL and CRPS at the rate with the best NLL."""
-    rows = []
-    for index, (loss, ratio, network) in enumerate(FORECASTS):
-        nll, crps = (np.array(result[key][index], float) for key in ("test_nll", "test_crps"))
-        best = int(np.argmin(np.where(np.isnan(nll), np.inf, nll).mean(axis=-1)))
-        ends = f"{nll[best].mean():.3f} ({nll[best].min():.3f} to {nll[best].max():.3f})"
-        name = "GRU" if network == "Recurrent" else "transformer"
-        rows.append(
-            [name, _WORDS[loss], f"{ratio:g}", f"{RATES[best]:g}", ends, f"{crps[best].mean():.4f}"]
-        )
-    header = ["network", "loss", "log-variance times", "rate", "NLL", "CRPS"]
-    return Table("Forecaster of `examples/`: scores of new series, best rate", header, rows)

@@ -82,6 +82,7 @@ def draw_fits(axes: Sequence[Axes], results: Mapping[str, Result], truth: np.nda
         highest = 1.1 * np.abs(np.asarray(result["targets"])).max()
         ax.set(title=title, xlim=(float(x.min()), float(x.max())), ylim=(-highest, highest))
         if diverged(result):
+            ax.set_ylabel("target")
             ax.text(0.5, 0.5, "diverged", transform=ax.transAxes, ha="center", va="center")
             continue
         dist = Gaussian.from_std(_numbers(result["mean"]), _numbers(result["std"]))

@@ -1,0 +1,1 @@
+"""A distribution for every step of a series: the forecaster of `examples/` by several losses."""
