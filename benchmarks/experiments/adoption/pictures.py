@@ -41,7 +41,7 @@ def draw_returns(found: Mapping[str, np.ndarray]) -> bytes:
     for method, returns in found.items():
         index = list(METHODS).index(method)
         episodes = np.arange(1, returns.shape[1] + 1)
-        look = {"color": f"C{index}", "ls": LINES[index]}
+        look: dict[str, Any] = {"color": f"C{index}", "ls": LINES[index]}
         ax.plot(episodes, returns.T, lw=0.7, alpha=0.5, **look)
         ax.plot(episodes, returns.mean(axis=0), lw=2.2, label=METHODS[method][0], **look)
     ax.set(xlabel="episode of 200 steps, the first one random", ylabel="return")

@@ -1,11 +1,13 @@
 """Tables of what goes beyond one training: parts of the change, bde's sampler, whole PETS."""
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from benchmarks.experiments.adoption.pictures import draw_returns
 from benchmarks.experiments.adoption.plan import CAUSE_RATES, CAUSES, METHODS, PROGRAMS
-from benchmarks.machinery.document import Block, Table
+from benchmarks.machinery.document import Block, Figure, Table
 from benchmarks.machinery.store import Store
 
 _STARTS = {"nll": "plain NLL", "fisher8": "Fisher8", "network": "natural gradient"}
@@ -13,8 +15,12 @@ _STARTS = {"nll": "plain NLL", "fisher8": "Fisher8", "network": "natural gradien
 
 def blocks(store: Store) -> list[Block]:
     """A table for each part that is stored."""
-    found = (causes_table(store), sampler_table(store), pets_table(store))
-    return [table for table in found if table is not None]
+    tables = (causes_table(store), sampler_table(store), pets_table(store))
+    found: list[Block] = [table for table in tables if table is not None]
+    if returns := pets_returns(store):
+        caption = "Returns of PETS by episode: mean over seeds, and every seed as a thin line"
+        found.append(Figure("adoption_pets", functools.partial(draw_returns, returns), caption))
+    return found
 
 
 def causes_table(store: Store) -> Table | None:
@@ -78,20 +84,35 @@ def sampler_table(store: Store) -> Table | None:
     return Table(caption, header, rows) if rows else None
 
 
+def pets_returns(store: Store) -> dict[str, np.ndarray]:
+    """Returns (seeds, episodes) by method; the first episode is random."""
+    cells = {
+        method: store.read(f"adoption/rl_blox_pets-pendulum-{method}")
+        for method in PROGRAMS["rl_blox_pets"].methods
+    }
+    return {
+        method: np.array([run["return"] for run in cell["runs"][0]])
+        for method, cell in cells.items()
+        if cell is not None
+    }
+
+
 def pets_table(store: Store) -> Table | None:
     """A row for each loss: the return of the random episode and of every planned one."""
-    rows, header = [], ["loss", "rate"]
-    for method in PROGRAMS["rl_blox_pets"].methods:
+    rows, header, seconds = [], ["loss", "rate", "random"], 0.0
+    for method, returns in pets_returns(store).items():
         cell = store.load(store.path(f"adoption/rl_blox_pets-pendulum-{method}"))
-        if cell is not None:
-            returns = np.array([run["return"] for run in cell["result"]["runs"][0]])
-            means = [f"{value:.0f}" for value in returns.mean(axis=0)]
-            planned = _range(returns[:, 1:].mean(axis=1), 0)
-            rows.append([METHODS[method][0], f"{cell['spec']['rates'][0]:g}", *means, planned])
-            episodes = [f"episode {number + 2}" for number in range(len(means) - 1)]
-            header = [*header[:2], "random", *episodes, "planned episodes"]
-    caption = "Returns of PETS on the pendulum, mean over seeds (smallest to largest)"
-    return Table(caption, header, rows) if rows else None
+        assert cell is not None
+        seconds += cell["result"]["seconds"]
+        means = [f"{value:.0f}" for value in returns.mean(axis=0)]
+        planned = _range(returns[:, 1:].mean(axis=1), 0)
+        rows.append([METHODS[method][0], f"{cell['spec']['rates'][0]:g}", *means, planned])
+        header = [*header[:3], *(f"planned {number}" for number in range(1, len(means)))]
+    caption = (
+        "Returns of PETS on the pendulum by episode, mean over seeds, and the mean of the planned "
+        f"ones (smallest to largest): {seconds / 60:.1f} minutes of one core"
+    )
+    return Table(caption, [*header, "mean"], rows) if rows else None
 
 
 def _range(values: np.ndarray, digits: int = 3) -> str:
