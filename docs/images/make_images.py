@@ -4,8 +4,8 @@ Run it from the root of the repository: `python docs/images/make_images.py [NAME
 page such as `plots.md` or a picture such as `front.png`. Every fenced Python block of a page is
 executed in order; an image link that follows a block names the file that the current figure is
 saved to. `front.png` comes from trainings of `front.py`, `geometry.png` from `geometry.py`,
-`posterior.png` from the gallery, `engel.png` and `dense.png` from the trainings of `python -m
-benchmarks engel` and `dense`, which draw them.
+`between.png` from `between.py`, `posterior.png` from the gallery, `engel.png` and `dense.png` from
+the trainings of `python -m benchmarks engel` and `dense`, which draw them.
 """
 
 import re
@@ -19,6 +19,7 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import between
 import front
 import geometry
 
@@ -91,6 +92,7 @@ if __name__ == "__main__":
     asked = sys.argv[1:] or [
         *PAGES,
         *FROM_REPORT,
+        "between.png",
         "front.png",
         "geometry.png",
         "posterior.png",
@@ -102,6 +104,8 @@ if __name__ == "__main__":
         runpy.run_path(str(DOCS / "gallery_source" / "plot_6b_posterior.py"))
         plt.savefig(DOCS / "images" / "posterior.png", metadata={"Software": None})
         plt.close("all")
+    if "between.png" in asked:
+        between.make(DOCS / "images" / "between.png")
     if "front.png" in asked:
         front.make(DOCS / "images" / "front.png")
     if "geometry.png" in asked:

@@ -17,6 +17,9 @@ stay those of the plain mixture.
 Errors that are often tiny and seldom huge ask for other tails. Every Gaussian becomes an equal
 mixture of a few, of the same mean variance, whose widths spread as the held-out errors say.
 
+Log-variances grow linearly beyond the data, and variances without any bound. No member may be less
+certain than the range of all targets.
+
 Reference:
     Krogh and Vedelsby, Neural network ensembles, cross validation, and active learning, NeurIPS
     1994 (the ambiguity decomposition).
@@ -105,7 +108,7 @@ def calibrate(
         spread = find_spread(errors, weights[:, target]) if likelihood is Gaussian else 0.0
         columns.append((factor, closeness, spread))
     found = np.array(columns, np.float32).T
-    return Calibration(found[0], found[1], _tails(found[2]))
+    return Calibration(found[0], found[1], _tails(found[2]), _log_extent(memory.rows, scaler))
 
 
 def narrow(disagreement: float, unfamiliarity: float) -> tuple[float, float]:
@@ -145,6 +148,15 @@ def find_spread(errors: np.ndarray, weights: np.ndarray) -> float:
     found = [lowest_nll(spread) for spread in _SPREADS]
     spread = float(_SPREADS[int(np.argmin(found))])
     return spread if spread >= _SMALLEST_SPREAD else 0.0
+
+
+def _log_extent(rows: Rows, scaler: TargetScaler) -> np.ndarray:
+    """The logarithm of the range of every target in units of training, at least 0."""
+    values = ((rows.targets - scaler.shift) / scaler.scale).reshape(len(rows.targets), -1)
+    where = (rows.where * as_targets(rows.weights, rows.where) > 0).reshape(values.shape)
+    high = np.max(values, axis=0, where=where, initial=-np.inf)
+    low = np.min(values, axis=0, where=where, initial=np.inf)
+    return np.log(np.maximum(high - low, 1)).astype(np.float32)
 
 
 def _tails(spread: np.ndarray) -> np.ndarray:

@@ -57,11 +57,11 @@ def _check_knowledge(estimator: Any, features: int, targets: int) -> None:
 
 def _check_calibration(calibration: Calibration, targets: int) -> None:
     parts = len(np.atleast_1d(calibration.tails))
-    shapes = Calibration((targets,), (targets,), (max(parts, 1), targets))
+    shapes = Calibration((targets,), (targets,), (max(parts, 1), targets), (targets,))
     for name, shape in shapes._asdict().items():
         array = getattr(calibration, name)
         _check_array(f"calibration/{name}", array, shape, np.float32)
-        if name != "closeness":
+        if name in ("factor", "tails"):
             _check_positive(f"calibration/{name}", array)
 
 

@@ -27,7 +27,7 @@ from fisher8_jax.training import Method
 
 Estimator = TypeVar("Estimator")
 
-_KIND, _VERSION = "Fisher8Regressor", 3
+_KIND, _VERSION = "Fisher8Regressor", 4
 # A folder of this machine, and of a fit that has ended: no file may name one.
 _NOT_SAVED = "checkpoint_dir"
 

@@ -26,12 +26,14 @@ class Calibration(NamedTuple):
     """Of the distances between the members' locations, (targets,)."""
     tails: chex.Array
     """The variances of the parts that a member is divided into, of mean 1, (parts, targets)."""
+    ceiling: chex.Array
+    """The largest log-scale of a member, (targets,)."""
 
     @classmethod
     def none(cls, targets: int) -> Self:
         """Leaves predictions as they are."""
         ones = np.ones((1, targets), np.float32)
-        return cls(ones[0], ones[0], ones)
+        return cls(ones[0], ones[0], ones, np.log(np.finfo(np.float32).max) * ones[0])
 
 
 class Ensemble(NamedTuple):
@@ -43,8 +45,9 @@ class Ensemble(NamedTuple):
     calibration: Calibration
 
     def plain(self) -> "Ensemble":
-        """The same members as they were trained."""
-        return self._replace(calibration=Calibration.none(len(self.calibration.factor)))
+        """The same members as they were trained, but for the largest scale."""
+        none = Calibration.none(len(self.calibration.factor))
+        return self._replace(calibration=none._replace(ceiling=self.calibration.ceiling))
 
 
 class Widths(NamedTuple):
@@ -94,11 +97,11 @@ def calibrated_members(
     # Exact without calibration.
     apart = members.location - jnp.mean(members.location, axis=0, keepdims=True)
     location = members.location - (1 - widths.closeness[None]) * apart
+    ceiling = ensemble.calibration.ceiling.reshape(1, 1, *network.target_shape)
+    log_scale = jnp.minimum(members.log_scale, ceiling)
     tails = ensemble.calibration.tails.reshape(-1, 1, *network.target_shape)
     parts = [
-        members.with_location_scale(
-            location, members.log_scale + 0.5 * jnp.log(widths.factor * tail)[None]
-        )
+        members.with_location_scale(location, log_scale + 0.5 * jnp.log(widths.factor * tail)[None])
         for tail in tails
     ]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)

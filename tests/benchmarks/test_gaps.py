@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.experiments.gaps import jobs
-from benchmarks.experiments.gaps.data import gap_split
+from benchmarks.experiments.gaps.data import edge_split, gap_split, splits_for
 from benchmarks.experiments.gaps.plan import GAPS, GROUPS, MODELS, Job, splits_of
 from benchmarks.experiments.gaps.report import load, section
 from benchmarks.experiments.uci.data import Split
@@ -33,6 +33,15 @@ def test_the_gap_is_the_middle_third_of_a_feature():
     targets = np.concatenate([split.train_targets, split.test_targets])
     every = np.concatenate([WHOLE.train_targets, WHOLE.test_targets])
     np.testing.assert_array_equal(np.sort(targets), np.sort(every))
+
+
+def test_the_edge_is_the_last_sixth_of_a_feature():
+    split = edge_split(WHOLE, 2)
+    assert len(split.test_targets) == 7
+    assert len(split.train_targets) == 38
+    assert split.test_inputs[:, 2].min() >= split.train_inputs[:, 2].max()
+    np.testing.assert_array_equal(splits_for("edge", [WHOLE], 2).test_inputs, split.test_inputs)
+    assert splits_for("random", [WHOLE], 0) is WHOLE
 
 
 def test_scores_are_in_the_units_of_the_data():
@@ -76,5 +85,6 @@ def test_a_cell_goes_on_where_it_ended(tmp_path, monkeypatch):
 def test_the_plan():
     assert len(GAPS) == 13
     assert set(MODELS) == {model for group in GROUPS.values() for model in group}
-    assert splits_of("yacht", "gap") == 6
+    assert splits_of("yacht", "gap") == splits_of("yacht", "edge") == 6
+    assert splits_of("yacht", "random") == 3
     assert set(jobs.PREDICT) == set(GROUPS)

@@ -17,6 +17,7 @@ from benchmarks.experiments.uses.plan import (
     ROUNDS,
     STRATEGIES,
     Job,
+    repetitions_of,
 )
 from benchmarks.experiments.uses.report import METHODS, labels_needed, section
 from benchmarks.machinery.document import to_markdown
@@ -144,5 +145,7 @@ def test_labels_needed_are_found_between_rounds():
 
 def test_the_plan():
     assert set(DATASETS) == set(KINDS) == set(REPETITIONS) == set(jobs.USE)
+    assert [repetitions_of("intervals", rows) for rows in (308, 1030, 8192)] == [8, 5, 2]
+    assert repetitions_of("labels", 308) == REPETITIONS["labels"]
     assert len(INTERVALS) == 19
     assert set(STRATEGIES) == set(jobs.WORTH)

@@ -163,8 +163,9 @@ def test_predictions_are_the_members_with_the_calibration(targets, family):
     ratio, factor = less / noise, model.variance_factor_
     assert np.all(ratio > factor - 1e-5)  # least where all is known
     assert np.all(ratio < 1)
-    # Far from the data the members are left as they are.
+    # Far from the data the members are left as they are, but for the largest scale.
     far = inputs + 1e3
+    plain.calibration_ = plain.calibration_._replace(ceiling=model.calibration_.ceiling)
     np.testing.assert_allclose(
         model.predict_uncertainty(far)[0], plain.predict_uncertainty(far)[0], rtol=0.2
     )
@@ -188,6 +189,21 @@ def test_tails_keep_the_variance_and_integrate_to_one():
     assert integrate.simpson(density, x=grid) == pytest.approx(1, abs=1e-4)
     variance = integrate.simpson(density * (grid - mean[0]) ** 2, x=grid)
     assert variance == pytest.approx(std[0] ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("targets", [None, 2])
+def test_no_member_is_less_certain_than_the_range_of_the_targets(targets):
+    inputs, values = make_table(targets=targets)
+    model = fit(targets)
+    widest = np.exp(model.calibration_.ceiling) * model.scaler_.scale
+    np.testing.assert_allclose(widest, np.ptp(values, axis=0), rtol=1e-6)
+    raised = model.params_[-1]["bias"].copy()
+    raised[:, raised.shape[1] // 2 :] += 200  # log-variances, whose exponential overflows
+    model.params_[-1]["bias"] = raised
+    aleatoric, _ = model.predict_uncertainty(inputs)
+    assert np.all((0.4 * widest < np.sqrt(aleatoric)) & (np.sqrt(aleatoric) < 1.001 * widest))
+    low, high = model.predict_interval(inputs, method="conformal")
+    assert np.isfinite(high - low).all()
 
 
 def test_a_weight_of_zero_is_no_row():
@@ -235,6 +251,7 @@ def test_a_file_keeps_the_calibration(tmp_path):
         {"tails": np.zeros((0, 2), np.float32)},
         {"tails": np.full((4, 2), -1, np.float32)},
         {"tails": np.ones((4, 2))},
+        {"ceiling": np.array([1, np.inf], np.float32)},
     ],
 )
 def test_a_file_with_another_calibration_is_refused(tmp_path, wrong):

@@ -1,4 +1,6 @@
-"""Gap splits: rows sorted by one feature, the middle third held out; and random splits beside it.
+"""Splits between the data (gap), beyond them (edge) and among them (random).
+
+Rows are sorted by one feature, and the middle third or the last sixth is held out.
 
 Eight UCI sets and five of the folder `tables`. Every cell (group of models, set, kind of split) is
 one file in the results folder, written again after every split; a second start goes on there.

@@ -45,7 +45,7 @@ GAPS = {
 # damping of training by evidence were chosen on the others.
 UNSEEN = ("autompg", "stock", "airfoil", "wine", "kin8nm", "power", "naval")
 RANDOM_SPLITS = 3
-KINDS = ("gap", "random")
+KINDS = ("gap", "edge", "random")
 
 # A Gaussian process factorises a matrix over all rows many times.
 LARGEST_GP = 2000
@@ -53,7 +53,7 @@ LARGEST_GP = 2000
 
 def splits_of(dataset: str, kind: str) -> int:
     """How many splits a set has."""
-    return GAPS[dataset] if kind == "gap" else RANDOM_SPLITS
+    return RANDOM_SPLITS if kind == "random" else GAPS[dataset]
 
 
 @dataclasses.dataclass(frozen=True)

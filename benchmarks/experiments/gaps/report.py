@@ -23,9 +23,10 @@ def section(store: Store) -> Section | None:
         return None
     blocks: list[Block] = [
         Paragraph(
-            "Rows sorted by one feature, the middle third held out (gap), and the first "
-            "published splits (random). Networks of two layers of 50; those that stop early hold "
-            "out a fifth of the rows. Means over the splits that all models of a set have."
+            "Rows sorted by one feature, the middle third held out (gap) or the last sixth "
+            "(edge), and the first published splits (random). Networks of two layers of 50; "
+            "those that stop early hold out a fifth of the rows. Means over the splits that all "
+            "models of a set have."
         )
     ]
     for kind in KINDS:

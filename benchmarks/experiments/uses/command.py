@@ -5,10 +5,11 @@ on there. MAPIE and crepes run in an environment of their own, which the command
 """
 
 import argparse
+from pathlib import Path
 
-from benchmarks.experiments.tables.data import prepare
+from benchmarks.experiments.tables.data import load, prepare
 from benchmarks.experiments.uci.data import default_cache_dir
-from benchmarks.experiments.uses.plan import DATASETS, KINDS, REPETITIONS, Job
+from benchmarks.experiments.uses.plan import DATASETS, KINDS, Job, repetitions_of
 from benchmarks.experiments.uses.report import section
 from benchmarks.machinery.command import add_run_arguments, check_names, run_missing
 from benchmarks.machinery.data import add_data_argument
@@ -43,11 +44,12 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
     datasets = check_names("datasets", args.datasets, known)
     cache = args.cache_dir or default_cache_dir()
     paths = prepare(datasets, args.data_dir, cache)
+    rows = {name: _rows(path) for name, path in paths.items()}
     return [
         Job(
             kind,
             name,
-            REPETITIONS[kind],
+            repetitions_of(kind, rows[name]),
             args.seed,
             paths[name],
             args.results,
@@ -57,3 +59,8 @@ def make_jobs(args: argparse.Namespace) -> list[Job]:
         for name in DATASETS[kind]
         if name in datasets
     ]
+
+
+def _rows(path: Path) -> int:
+    split = load(path)[0]
+    return len(split.train_targets) + len(split.test_targets)

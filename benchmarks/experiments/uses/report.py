@@ -62,14 +62,15 @@ def section(store: Store) -> Section | None:
 
 def interval_table(found: dict[str, list]) -> Table:
     """Coverage by method and set, means over the repetitions."""
+    tested = {name: sum(rep["test_rows"] for rep in reps) for name, reps in found.items()}
     rows = [
-        [name, *(f"{_mean(reps, m, 'coverage'):.3f}" for m in METHODS)]
+        [name, f"{tested[name]:,}", *(f"{_mean(reps, m, 'coverage'):.3f}" for m in METHODS)]
         for name, reps in found.items()
     ]
     every = np.array([[_mean(reps, m, "coverage") for m in METHODS] for reps in found.values()])
-    rows.append(["mean", *(f"{value:.3f}" for value in every.mean(axis=0))])
-    rows.append(["least", *(f"{value:.3f}" for value in every.min(axis=0))])
-    return Table("Coverage of 90 % intervals", ["set", *METHODS.values()], rows)
+    rows.append(["mean", "", *(f"{value:.3f}" for value in every.mean(axis=0))])
+    rows.append(["least", "", *(f"{value:.3f}" for value in every.min(axis=0))])
+    return Table("Coverage of 90 % intervals", ["set", "tested rows", *METHODS.values()], rows)
 
 
 def width_table(found: dict[str, list]) -> Table:
