@@ -171,7 +171,7 @@ def test_save_and_load_without_pickle(fitted, tmp_path):
         Fisher8Regressor.load(tmp_path / "other")
     for config in ({}, {"settings": []}, {"settings": {"no": 1}}, {"settings": {}}):
         save_artifact(
-            tmp_path / "part", {}, config={"kind": "Fisher8Regressor", "version": 3, **config}
+            tmp_path / "part", {}, config={"kind": "Fisher8Regressor", "version": 4, **config}
         )
         with pytest.raises(ArtifactError, match="holds no whole Fisher8Regressor"):
             Fisher8Regressor.load(tmp_path / "part")
