@@ -8,6 +8,7 @@ import chex
 import jax
 import numpy as np
 
+from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
 from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
 from fisher8_jax.estimator._estimator_checks import as_targets
@@ -18,6 +19,9 @@ from fisher8_jax.training import Data, Fitted, Method, Plan, fit
 
 # How much worse than the best a method may be on held-out rows so that its members join.
 _MOST_ERRORS, _MOST_NATS = 1.5, 0.1
+
+# How much worse a member may be than that of another method with the same held-out rows.
+_FAILED = 0.5
 
 
 class Rows(NamedTuple):
@@ -129,13 +133,43 @@ def best_candidate(candidates: list[Candidate]) -> Candidate:
     worse by more than 1.5 standard errors: they are trained already, and members that came another
     way make the better mixture. A method that failed in one fold has a large standard error, so it
     may not be worse by more than a tenth of a nat either.
+
+    One failed member would spoil a mixture of five, and its method may still be the best: another
+    method's member with the same held-out rows takes its place first.
     """
-    best = min(candidates, key=lambda candidate: candidate.score)
-    kept = [one for one in candidates if one is best or _is_about_as_good(one, best)]
+    mended = [_without_failures(one, candidates) for one in candidates]
+    chosen = min(range(len(mended)), key=lambda index: mended[index].score)
+    best = mended[chosen]
+    kept = [
+        best if index == chosen else one
+        for index, one in enumerate(candidates)
+        if index == chosen or _is_about_as_good(one, best)
+    ]
     return best._replace(
         methods=tuple(method for one in kept for method in one.methods),
         params=jax.tree.map(lambda *leaves: np.concatenate(leaves), *(one.params for one in kept)),
         held_out_nll=np.concatenate([one.held_out_nll for one in kept]),
+    )
+
+
+def _without_failures(one: Candidate, candidates: list[Candidate]) -> Candidate:
+    """A candidate whose failed members, if they are few, are those of other methods."""
+    others = [other for other in candidates if other.family == one.family]
+    every = np.stack([other.held_out_nll for other in others])
+    lowest = np.where(np.isnan(every), np.inf, every)
+    chosen, folds = np.argmin(lowest, axis=0), np.arange(every.shape[1])
+    best = every[chosen, folds]
+    has_failed = ~(one.held_out_nll <= best + _FAILED) & np.isfinite(best)
+    if has_failed.mean() >= 0.5:
+        return one
+
+    def mended(own: np.ndarray, *leaves: np.ndarray) -> np.ndarray:
+        found = np.stack(leaves)[chosen, folds]
+        return np.where(append_axes(has_failed, own.ndim), found, own)
+
+    return one._replace(
+        params=jax.tree.map(mended, one.params, *(other.params for other in others)),
+        held_out_nll=np.where(has_failed, best, one.held_out_nll),
     )
 
 

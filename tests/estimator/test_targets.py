@@ -311,14 +311,29 @@ def make_candidate(name, nll, family="gaussian"):
         ([1.13, 1.0, 1.02], "a + b"),  # worse by 0.05 with one of 0.040
         ([1.2, 1.21, 1.19], "a"),  # worse by 0.2 in every fold
         ([1.6, 1.0, 1.0], "a"),  # worse by 0.2 with one of 0.2: it failed in one fold
-        ([np.inf, 0.0, 0.0], "a"),
-        ([np.nan, 0.0, 0.0], "a"),
+        ([1.1, np.inf, 1.0], "a"),
+        ([1.1, np.nan, 1.0], "a"),
     ],
 )
 def test_members_of_methods_about_as_good_are_kept_too(other, kept):
     best = best_candidate([make_candidate("a", [1.0, 1.0, 1.0]), make_candidate("b", other)])
     assert " + ".join(best.methods) == kept
     assert len(best.params["w"]) == len(best.held_out_nll) == 3 * len(kept.split(" + "))
+
+
+@pytest.mark.parametrize("failed", [5.0, np.inf, np.nan])
+def test_a_failed_member_of_the_best_method_is_replaced(failed):
+    a, b = make_candidate("a", [1.0, 0.9, 1.0]), make_candidate("b", [0.0, failed, 0.1])
+    b.params["w"][:] = 10.0
+    best = best_candidate([a, b])
+    assert best.methods == ("b",)
+    np.testing.assert_array_equal(best.held_out_nll, [0.0, 0.9, 0.1])
+    np.testing.assert_array_equal(best.params["w"], [10.0, 1.0, 10.0])  # the second one is a's
+    # Half of the members are not a failure of single ones.
+    often = make_candidate("b", [0.0, failed, failed])
+    assert best_candidate([a, often]).methods == ("a",)
+    alone = best_candidate([b])
+    np.testing.assert_array_equal(alone.held_out_nll, b.held_out_nll)
 
 
 def test_members_of_another_likelihood_are_never_mixed_in():
