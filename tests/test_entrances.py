@@ -74,7 +74,7 @@ ENTRANCES = {
     "evaluate": ("targets", lambda a: evaluate(dist(), a)),
     **{
         f"metrics.{name}": ("targets", lambda a, name=name: getattr(metrics, name)(dist(), a))
-        for name in ("nll", "crps", "rmse", "mae", "pit", "coverage", "ece", "mean_z_squared")
+        for name in ("nll", "rmse", "pit", "coverage", "ece")
     },
     **{
         f"losses.{name}": ("targets", lambda a, name=name: getattr(losses, name)(dist(), a))

@@ -19,7 +19,7 @@ from fisher8_jax import (
     microbatched_value_and_grad,
     scale_by_kl_radius,
 )
-from fisher8_jax.ensembles import init_members, predict_members
+from fisher8_jax.ensembles import predict_members
 
 PARAMS = {"weight": jnp.ones((2, 3)), "bias": jnp.zeros(2)}
 
@@ -100,7 +100,7 @@ def test_microbatches_do_not_multiply_the_traces():
 
 
 def test_members_are_traced_as_one_network():
-    params = init_members(lambda key: PARAMS, jax.random.key(0), 4)
+    params = jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), PARAMS)
     x, _ = batch(0)
     predict_members(chex.assert_max_traces(network, n=1), params, x)
 

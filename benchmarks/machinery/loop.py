@@ -64,7 +64,7 @@ def start(
 
     Args:
         task: network, loss and optimiser.
-        params: first parameters, runs first; `stack_members` makes them of separate trees.
+        params: first parameters, runs first; `networks.stack_members` makes them of separate trees.
         variables: first variables, runs first; None if the network has none.
         runs: settings and keys, runs first.
         datasets: the training sets, needed by objectives with a state per row.

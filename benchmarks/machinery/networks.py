@@ -17,7 +17,7 @@ data sets one shape change nothing.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -109,6 +109,11 @@ class Mlp:
         head = params["head"]
         first, rest = ({k: v[..., cut] for k, v in head.items()} for cut in (_FIRST, _REST))
         return {"trunk": params["trunk"], "head": first}, rest
+
+
+def stack_members(trees: Sequence[Params]) -> Params:
+    """One tree with the given ones along a new first axis of every leaf."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def affine(inputs: Array, layer: Params) -> Array:

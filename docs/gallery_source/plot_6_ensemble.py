@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 
 from fisher8_jax import Gaussian
-from fisher8_jax.ensembles import init_members, predict_members
+from fisher8_jax.ensembles import predict_members
 from fisher8_jax.training import LearningRate, Method, Plan, fit
 
 keys = jax.random.split(jax.random.key(0), 3)
@@ -45,7 +45,7 @@ def init(key):
     }
 
 
-members = init_members(init, jax.random.key(1), members=5)
+members = jax.vmap(init)(jax.random.split(jax.random.key(1), 5))
 method = Method(length=LearningRate(0.01))  # Fisher8 with Adam
 fitted = fit(network, members, (x, y), Plan(steps=600), method=method, runs=5, show_progress=False)
 params = fitted.params

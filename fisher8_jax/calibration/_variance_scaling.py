@@ -7,10 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax._points import Axis, check_reduced_axes
+from fisher8_jax._points import Axis, plain_mean, prepare, reduce
 from fisher8_jax.calibration._calibration_checks import check_calibrated_shape
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics import mean_z_squared
 
 SomePredictive = TypeVar("SomePredictive", bound=Predictive)
 
@@ -62,8 +61,9 @@ class VarianceScaling:
         Returns:
             The calibrator; its factor is nan without any point or with a non-finite prediction.
         """
-        factor = mean_z_squared(dist, targets, axis=axis, where=where)
-        return cls(jnp.expand_dims(factor, check_reduced_axes(axis, dist.batch_shape)))
+        points = prepare(dist, targets, where, axis)
+        factor = reduce(points, plain_mean(jnp.square(points.z)))
+        return cls(jnp.expand_dims(factor, points.axes))
 
     def apply(self, dist: SomePredictive) -> SomePredictive:
         """`dist` with the scaled variance, of the same class.

@@ -5,5 +5,4 @@ from fisher8_jax.diagnostics._findings import Diagnosis as Diagnosis
 from fisher8_jax.diagnostics._findings import Finding as Finding
 from fisher8_jax.diagnostics._findings import TrainingRecord as TrainingRecord
 from fisher8_jax.diagnostics._shares import constant_share as constant_share
-from fisher8_jax.diagnostics._shares import dead_units as dead_units
 from fisher8_jax.diagnostics._shares import top_gradient_share as top_gradient_share

@@ -167,8 +167,8 @@ class TrainingRecord:
         top_gradient_share: of the mean, as `top_gradient_share` gives it, of every step.
         constant_share: part of the batch whose prediction does not depend on the input, as
             `constant_share` gives it, at any cadence.
-        dead_share: part of the units of a layer that are dead at the end, by the layer's name, as
-            the mean of `dead_units` gives it.
+        dead_share: part of the units of a layer that are dead at the end, by the layer's name: that
+            give the same value for every point, so that they have no gradient.
         optimizer: the state of the Optax optimizer, of which the kinds of its parts are kept.
         target_mean: of the training targets as the network sees them, after any scaling.
         target_std: likewise.
@@ -210,7 +210,7 @@ class TrainingRecord:
             if not 0 <= share <= 1:
                 raise ValueError(
                     f"`dead_share` must hold shares from 0 to 1, got {share} for {name!r}. "
-                    "Pass `float(dead_units(activations).mean())` of each layer."
+                    "Pass `float(jnp.mean(jnp.ptp(activations, axis=0) == 0))` of each layer."
                 )
         if self.target_std is not None and not 0 <= self.target_std < math.inf:
             raise ValueError(

@@ -147,41 +147,6 @@ def _top_share(log_norms: Array, number: Array) -> Array:
     return jnp.sum(jnp.where(is_top, largest_first, 0)) / jnp.sum(largest_first)
 
 
-def dead_units(activations: Array, *, where: Array | None = None) -> Array:
-    """Which units of a layer give the same value for every point of a batch.
-
-    A ReLU whose input is negative for all points is such a unit: its gradient is zero, so training
-    does not bring it back. Its mean is the share of dead units of the layer.
-
-    Args:
-        activations: outputs of the layer, units along the last axis, everything else is points.
-        where: boolean, one per point, False for padding.
-
-    Returns:
-        One boolean per unit; nan activations are not dead.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> before = jnp.array([[1.0, -2.0, 0.5], [3.0, -1.0, 0.5]])
-        >>> dead_units(jax.nn.relu(before))
-        Array([False,  True,  True], dtype=bool)
-    """
-    activations = check_floating("activations", activations)
-    if activations.ndim < 2 or 0 in activations.shape:
-        raise ValueError(
-            "`activations` must hold points and, along the last axis, units, got shape "
-            f"{activations.shape}. Pass the outputs of one layer for a whole batch."
-        )
-    rows = activations.reshape(-1, activations.shape[-1])
-    if where is None:
-        mask = jnp.ones((rows.shape[0], 1), bool)
-    else:
-        mask = check_mask("where", where, activations.shape[:-1]).reshape(-1, 1)
-    highest = jnp.max(rows, axis=0, where=mask, initial=-jnp.inf)
-    lowest = jnp.min(rows, axis=0, where=mask, initial=jnp.inf)
-    return highest == lowest
-
-
 def constant_share(
     predict: Callable[[Array], Family],
     inputs: Array,

@@ -11,6 +11,7 @@ model is right; their levels are exact or known asymptotically, whatever the fam
 import dataclasses
 import math
 from statistics import NormalDist
+from types import ModuleType
 
 import numpy as np
 
@@ -67,16 +68,7 @@ def kurtosis_score(scores: np.ndarray) -> float:
 
     By the transformation of Anscombe and Glynn, Biometrika 70, 1983, for 20 points and more.
     """
-    n = scores.size
-    centred = scores - scores.mean()
-    kurtosis = float(np.mean(centred**4) / np.mean(centred**2) ** 2)
-    variance = 24 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5))
-    x = (kurtosis - 3 * (n - 1) / (n + 1)) / math.sqrt(variance)
-    skewness = 6 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9))
-    skewness *= math.sqrt(6 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
-    a = 6 + 8 / skewness * (2 / skewness + math.sqrt(1 + 4 / skewness**2))
-    ratio = (1 - 2 / a) / (1 + x * math.sqrt(2 / (a - 4)))
-    return (1 - 2 / (9 * a) - math.copysign(abs(ratio) ** (1 / 3), ratio)) / math.sqrt(2 / (9 * a))
+    return float(_stats().kurtosistest(scores).statistic)
 
 
 def has_heavy_tails(scores: np.ndarray, limits: Thresholds) -> bool:
@@ -87,19 +79,11 @@ def has_heavy_tails(scores: np.ndarray, limits: Thresholds) -> bool:
     return excess > 0 and two_sided(excess) <= limits.significance
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 1, ties sharing their mean rank."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[inverse]
-
-
 def rank_correlation_score(first: np.ndarray, second: np.ndarray) -> float:
     """Spearman's rank correlation in standard errors; normal for independent columns."""
-    a, b = ranks(first), ranks(second)
-    if np.ptp(a) == 0 or np.ptp(b) == 0:
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
-    return float(np.corrcoef(a, b)[0, 1]) * math.sqrt(first.size - 1)
+    return float(_stats().spearmanr(first, second).statistic) * math.sqrt(first.size - 1)
 
 
 def same_in_all_groups(values: np.ndarray, groups: list[np.ndarray]) -> float:
@@ -107,13 +91,9 @@ def same_in_all_groups(values: np.ndarray, groups: list[np.ndarray]) -> float:
 
     It holds for values of any distribution; `groups` are the positions of each.
     """
-    n = values.size
-    centred = ranks(values) - (n + 1) / 2
-    spread = float(np.mean(np.square(centred)))
-    if spread == 0:
+    if np.ptp(values) == 0:
         return 1.0
-    between = sum(g.size * float(centred[g].mean()) ** 2 for g in groups)
-    return chi_square_tail(between * (n - 1) / (n * spread), len(groups) - 1)
+    return float(_stats().kruskal(*(values[group] for group in groups)).pvalue)
 
 
 def rising_groups(column: np.ndarray, most: int) -> list[np.ndarray]:
@@ -177,17 +157,15 @@ def error_gain(mse: float, reference_mse: float) -> float:
 
 
 def chi_square_tail(statistic: float, degrees: int) -> float:
-    """The probability that a chi-square variable exceeds `statistic`, for a few degrees."""
-    if statistic <= 0:
-        return 1.0
-    half = statistic / 2
-    odd = degrees % 2
-    total = math.erfc(math.sqrt(half)) if odd else 0.0
-    # The incomplete gamma function by its recurrence, from 1/2 or 0 upwards.
-    for k in range((degrees + 1) // 2 - odd):
-        power = k + 0.5 * odd
-        total += math.exp(power * math.log(half) - half - math.lgamma(power + 1))
-    return min(total, 1.0)
+    """The probability that a chi-square variable exceeds `statistic`."""
+    return float(_stats().chi2.sf(statistic, degrees))
+
+
+def _stats() -> ModuleType:
+    """SciPy comes with JAX; importing its statistics takes half a second, so it waits."""
+    import scipy.stats
+
+    return scipy.stats
 
 
 def split_by_distance(

@@ -1,7 +1,13 @@
-"""The predictive distribution of an ensemble: an equal mixture of its members' predictions."""
+"""The predictive distribution of an ensemble: an equal mixture of its members' predictions.
+
+Everything of one member (parameters, optimiser state, key) is a tree; an ensemble is the same tree
+with the members as first axis of every leaf. A function of one member becomes one of all by
+`jax.vmap`, so a training loop written for one network trains an ensemble unchanged.
+"""
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import chex
@@ -15,7 +21,7 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.bisection import crowded_nodes, smallest_float
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax.families import Gaussian, Predictive
+from fisher8_jax.families import Family, Gaussian, Predictive
 
 
 def check_members(members: object) -> int:
@@ -23,14 +29,14 @@ def check_members(members: object) -> int:
     if not isinstance(members, Predictive):
         raise TypeError(
             "`members` must be one distribution with the members as first axis of its arrays, got "
-            f"{type(members).__name__}. Predict with `jax.vmap` over stacked parameters, or use "
-            "`stack_members`."
+            f"{type(members).__name__}. Predict with `jax.vmap` over stacked parameters, or stack "
+            "them: `jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)`."
         )
     leaves = jax.tree.leaves(members)
     if not leaves or any(np.ndim(leaf) == 0 for leaf in leaves):
         raise ValueError(
             "`members` must have the members as first axis of its arrays, got a distribution of "
-            "scalars. Use `stack_members([dist])` for a single one."
+            "scalars. Of a single one take `jax.tree.map(lambda leaf: leaf[None], dist)`."
         )
     size = np.shape(leaves[0])[0]
     if size == 0:
@@ -268,6 +274,24 @@ class Mixture(Predictive):
         for _ in range(extra):
             evaluate = jax.vmap(evaluate)
         return evaluate(jnp.broadcast_to(values, (*values.shape[:extra], *shape)))
+
+
+def predict_members(
+    predict: Callable[[chex.ArrayTree, Array], Family], params: chex.ArrayTree, inputs: Array
+) -> Mixture:
+    """The predictive mixture of stacked `params`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fisher8_jax import Gaussian
+        >>> predict = lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x))
+        >>> predict_members(predict, jnp.array([1.0, 3.0]), jnp.array([1.0, 2.0])).mean
+        Array([2., 4.], dtype=float32)
+    """
+    if len(jax.tree.leaves(params)[0]) == 1:
+        one = predict(jax.tree.map(lambda leaf: leaf[0], params), inputs)
+        return Mixture(jax.tree.map(lambda leaf: leaf[None], one))
+    return Mixture(jax.vmap(predict, in_axes=(0, None))(params, inputs))
 
 
 def _gaussians_apart(members: Gaussian, own: Array) -> Array:

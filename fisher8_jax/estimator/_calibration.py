@@ -28,10 +28,10 @@ Reference:
 from statistics import NormalDist
 
 import chex
+import jax
 import numpy as np
 
 from fisher8_jax.artifacts import TargetScaler
-from fisher8_jax.ensembles import take_member
 from fisher8_jax.estimator._epistemic import MOST_ROWS, Knowledge, learn_knowledge, predict_tangents
 from fisher8_jax.estimator._estimator_checks import as_targets
 from fisher8_jax.estimator._memory import Memory
@@ -81,8 +81,10 @@ def calibrate(
     if not len(places):
         return Calibration.none(targets)
     moments = [
-        in_blocks(predict_member, network, take_member(params, member), rows.inputs)
-        for member in range(members)
+        in_blocks(
+            predict_member, network, jax.tree.map(lambda leaf, m=m: leaf[m], params), rows.inputs
+        )
+        for m in range(members)
     ]
     means, variances = (
         np.stack(column).reshape(members, len(places), targets)

@@ -4,6 +4,7 @@ import copy
 from pathlib import Path
 from typing import Any, Self
 
+import jax
 import numpy as np
 from jax.typing import ArrayLike
 from sklearn.base import RegressorMixin
@@ -12,7 +13,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fisher8_jax._internal.checks import check_unmasked
 from fisher8_jax._internal.programs import keeps_programs
-from fisher8_jax.ensembles import take_member
 from fisher8_jax.estimator._answers import Predicts
 from fisher8_jax.estimator._calibration import calibrate, know
 from fisher8_jax.estimator._columns import Encoder
@@ -271,7 +271,8 @@ class Fisher8Regressor(RegressorMixin, Predicts):
     def _keep(self, params: Any, memory: Memory, seed: int) -> None:
         """Trained members, how wide their mixture is, what they know, and their rows."""
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
-        known = knowledge, self.known_variance_ = know(network, take_member(params, 0), memory.rows)
+        first = jax.tree.map(lambda leaf: leaf[0], params)
+        known = knowledge, self.known_variance_ = know(network, first, memory.rows)
         if self.shrink_variance:
             found = calibrate(network, likelihood, params, memory, self.scaler_, known)
         else:

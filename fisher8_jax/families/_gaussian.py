@@ -142,7 +142,7 @@ class Gaussian(LocationScale, DiagonalFamily):
 
         The second step may lift the result above `max_log_variance`, by at most
         `softplus(min_log_variance - max_log_variance)`. A bound is a scalar or has one value per
-        trailing coordinate. Add `losses.soft_bounds_penalty` to the loss.
+        trailing coordinate. Add `0.01 * (max_log_variance - min_log_variance).sum()` to the loss.
 
         Example:
             >>> import jax.numpy as jnp

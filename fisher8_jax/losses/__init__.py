@@ -11,5 +11,4 @@ from fisher8_jax.losses._losses import beta_nll as beta_nll
 from fisher8_jax.losses._losses import faithful as faithful
 from fisher8_jax.losses._losses import natural_gradient as natural_gradient
 from fisher8_jax.losses._losses import nll as nll
-from fisher8_jax.losses._losses import soft_bounds_penalty as soft_bounds_penalty
 from fisher8_jax.losses._losses import unit_variance as unit_variance

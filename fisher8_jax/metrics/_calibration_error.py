@@ -8,7 +8,6 @@ the cdf has jumps, and these measures are biased.
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._internal.checks import check_levels
 from fisher8_jax._points import Axis, Points, Statistic, mean_per_level, prepare, reduce
 from fisher8_jax.families import Predictive
 
@@ -58,39 +57,6 @@ def ece(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None
     return ece_from_shares(reduce(points, pit_statistic(points)))
 
 
-def quantile_calibration_error(
-    dist: Predictive,
-    targets: Array,
-    *,
-    axis: Axis = 0,
-    where: Array | None = None,
-    levels: tuple[float, ...] = QUANTILE_LEVELS,
-) -> Array:
-    """The mean over `levels` of `|share of targets at or below that quantile - level|`.
-
-    A non-finite prediction counts as a target below none of its quantiles, so a wholly diverged
-    model scores 1/2, as much as a model whose targets lie above all its quantiles.
-
-    Other arguments and the result are those of `rmse`.
-
-    Args:
-        levels: probabilities, by default 0.05, 0.10, ..., 0.95.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
-        >>> quantile_calibration_error(dist, jnp.array([-1.0, 1.0]), levels=(0.5,))
-        Array(0., dtype=float32)
-
-    Reference:
-        Kuleshov, Fenner and Ermon, Accurate uncertainties for deep learning, ICML 2018, eq. 9,
-        with absolute instead of squared differences.
-    """
-    points = prepare(dist, targets, where, axis)
-    return reduce(points, quantile_statistic(points, check_levels(levels)))
-
-
 def pit_statistic(points: Points) -> Statistic:
     """Ten shares of the PIT bins and the share that is in none of them."""
     edges = jnp.linspace(0, 1, PIT_BINS + 1, dtype=points.pit.dtype)
@@ -111,7 +77,17 @@ def ece_from_shares(shares: Array) -> Array:
     return jnp.sum(jnp.where(is_filled, gaps, 0), axis=-1) / jnp.sum(is_filled, axis=-1)
 
 
-def quantile_statistic(points: Points, levels: tuple[float, ...]) -> Statistic:
+def quantile_statistic(points: Points) -> Statistic:
+    """The mean over levels of `|share of targets at or below that quantile - level|`.
+
+    A non-finite prediction counts as a target below none of its quantiles, so a wholly diverged
+    model scores 1/2, as much as a model whose targets lie above all its quantiles.
+
+    Reference:
+        Kuleshov, Fenner and Ermon, Accurate uncertainties for deep learning, ICML 2018, eq. 9,
+        with absolute instead of squared differences.
+    """
+    levels = QUANTILE_LEVELS
     nominal = jnp.asarray(levels, points.pit.dtype)
     below = points.pit[..., None] <= jnp.broadcast_to(nominal, (*points.pit.shape, len(levels)))
 

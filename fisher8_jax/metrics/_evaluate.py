@@ -8,31 +8,29 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._internal.checks import check_count, check_level, check_levels
-from fisher8_jax._points import INTERVAL_LEVELS, Axis, Points, Statistic, count, prepare, row_sums
+from fisher8_jax._points import (
+    INTERVAL_LEVELS,
+    Axis,
+    Points,
+    Statistic,
+    count,
+    mean_per_level,
+    plain_mean,
+    prepare,
+    root_mean_square,
+    row_sums,
+)
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics._bootstrap import Bootstrap, bootstrap_bounds
 from fisher8_jax.metrics._calibration_error import (
     PIT_BINS,
-    QUANTILE_LEVELS,
     ece_from_shares,
     pit_statistic,
     quantile_statistic,
 )
 from fisher8_jax.metrics._evaluation import Evaluation
-from fisher8_jax.metrics._intervals import (
-    central_interval,
-    coverage_statistic,
-    interval_score_statistic,
-    width_statistic,
-)
-from fisher8_jax.metrics._scores import (
-    crps_statistic,
-    mae_statistic,
-    mean_z_squared_statistic,
-    nll_statistic,
-    rmse_statistic,
-    sharpness_statistic,
-)
+from fisher8_jax.metrics._intervals import central_interval, coverage_statistic
+from fisher8_jax.metrics._scores import nll_statistic
 
 
 def evaluate(
@@ -118,19 +116,24 @@ def _evaluate(dist, targets, mask, bootstrap, *, axes, levels, constant) -> Eval
 
 
 def _statistics(points: Points, levels: tuple[float, ...], constant: bool) -> dict[str, Statistic]:
-    interval = central_interval(points.dist, levels=levels)
+    dist, targets, or_nan = points.dist, points.targets, points.or_nan
+    residual, interval = dist.residual(targets), central_interval(dist, levels=levels)
+
+    def per_level(values: Array) -> Statistic:
+        return mean_per_level(jnp.where(points.finite[..., None], values, jnp.nan))
+
     return {
-        "rmse": rmse_statistic(points),
-        "mae": mae_statistic(points),
+        "rmse": root_mean_square(points, residual),
+        "mae": plain_mean(jnp.abs(residual)),
         "nll": nll_statistic(points, constant=constant),
-        "crps": crps_statistic(points),
+        "crps": plain_mean(or_nan(dist.crps(targets))),
         "pit": pit_statistic(points),
-        "quantile_calibration_error": quantile_statistic(points, QUANTILE_LEVELS),
-        "mean_z_squared": mean_z_squared_statistic(points),
-        "sharpness": sharpness_statistic(points),
+        "quantile_calibration_error": quantile_statistic(points),
+        "mean_z_squared": plain_mean(jnp.square(points.z)),
+        "sharpness": root_mean_square(points, or_nan(dist.std)),
         "coverage": coverage_statistic(points, interval),
-        "interval_width": width_statistic(points, interval),
-        "interval_score": interval_score_statistic(points, interval),
+        "interval_width": per_level(interval.width),
+        "interval_score": per_level(interval.score(targets)),
     }
 
 

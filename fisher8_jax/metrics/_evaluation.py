@@ -38,8 +38,8 @@ _IN_UNITS = ("rmse", "mae", "crps", "sharpness", "interval_width", "interval_sco
 class Evaluation:
     """What `evaluate` returns: every metric, one value per target; prints as a table.
 
-    A frozen pytree, so it passes through `jit`, `vmap` and `jax.tree.map`. Metrics are those of the
-    functions of their names, and have the shape of the remaining coordinates; `coverage`,
+    A frozen pytree, so it passes through `jit`, `vmap` and `jax.tree.map`. The page on metrics
+    defines the fields. They have the shape of the remaining coordinates; `coverage`,
     `interval_width` and `interval_score` have one axis more, the last one, of the levels, and
     `pit_histogram` one of ten shares.
 

@@ -124,48 +124,6 @@ def coverage(
     return reduce(points, coverage_statistic(points, interval))
 
 
-def interval_score(
-    dist: Predictive,
-    targets: Array,
-    *,
-    axis: Axis = 0,
-    where: Array | None = None,
-    levels: tuple[float, ...] = INTERVAL_LEVELS,
-) -> Array:
-    """The mean of `width + 2 / (1 - level) * distance outside`; smaller is better.
-
-    Arguments are those of `rmse` and `central_interval`.
-
-    Returns:
-        Shape of the remaining coordinates plus one last axis of levels.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> dist = Gaussian(jnp.zeros(1), jnp.zeros(1))
-        >>> round(float(interval_score(dist, jnp.array([2.0]), levels=(0.95,))[0]), 2)
-        5.52
-
-    Reference:
-        Gneiting and Raftery, Strictly proper scoring rules, JASA 2007, eq. 43.
-    """
-    points = prepare(dist, targets, where, axis)
-    interval = central_interval(points.dist, levels=levels)
-    return reduce(points, interval_score_statistic(points, interval))
-
-
 def coverage_statistic(points: Points, interval: Interval) -> Statistic:
     inside = interval.contains(points.targets) & points.finite[..., None]
     return mean_per_level(points.share(inside))
-
-
-def width_statistic(points: Points, interval: Interval) -> Statistic:
-    return mean_per_level(_or_nan(points, interval.width))
-
-
-def interval_score_statistic(points: Points, interval: Interval) -> Statistic:
-    return mean_per_level(_or_nan(points, interval.score(points.targets)))
-
-
-def _or_nan(points: Points, values: Array) -> Array:
-    return jnp.where(points.finite[..., None], values, jnp.nan)

@@ -1,6 +1,5 @@
-"""Means over points: errors of the predicted centre, likelihood, CRPS, standardised residuals."""
+"""The two scores that most papers report, as functions of their own; `evaluate` gives all."""
 
-import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._points import (
@@ -41,30 +40,7 @@ def rmse(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | Non
         Array(5., dtype=float32)
     """
     points = prepare(dist, targets, where, axis, scalar=False)
-    return reduce(points, rmse_statistic(points))
-
-
-def mae(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:
-    """The mean absolute error `mean(|targets - dist.center|)`, in units of the targets.
-
-    Arguments and result are those of `rmse`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> mae(Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([1.0, 7.0]))
-        Array(4., dtype=float32)
-    """
-    points = prepare(dist, targets, where, axis, scalar=False)
-    return reduce(points, mae_statistic(points))
-
-
-def rmse_statistic(points: Points) -> Statistic:
-    return root_mean_square(points, points.dist.residual(points.targets))
-
-
-def mae_statistic(points: Points) -> Statistic:
-    return plain_mean(jnp.abs(points.dist.residual(points.targets)))
+    return reduce(points, root_mean_square(points, points.dist.residual(points.targets)))
 
 
 def nll(
@@ -93,56 +69,5 @@ def nll(
     return reduce(points, nll_statistic(points, constant=constant))
 
 
-def mean_z_squared(
-    dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None
-) -> Array:
-    """The mean squared standardised residual `mean((targets - mean)^2 / variance)`.
-
-    1 for an honest variance, above 1 for an overconfident one. It is also the factor on the
-    variance that minimises the Gaussian NLL.
-
-    Arguments and result are those of `rmse`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> mean_z_squared(Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([0.0, 2.0]))
-        Array(2., dtype=float32)
-    """
-    points = prepare(dist, targets, where, axis)
-    return reduce(points, mean_z_squared_statistic(points))
-
-
 def nll_statistic(points: Points, *, constant: bool) -> Statistic:
     return plain_mean(points.or_nan(points.dist.nll(points.targets, constant=constant)))
-
-
-def mean_z_squared_statistic(points: Points) -> Statistic:
-    return plain_mean(jnp.square(points.z))
-
-
-def sharpness_statistic(points: Points) -> Statistic:
-    return root_mean_square(points, points.or_nan(points.dist.std))
-
-
-def crps(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:
-    """The mean continuous ranked probability score, in units of the targets; smaller is better.
-
-    Each family is scored by its own method: a closed form where there is one, else a quadrature
-    over the quantile function. Arguments and result are those of `rmse`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> round(float(crps(Gaussian(jnp.zeros(1), jnp.zeros(1)), jnp.zeros(1))), 4)
-        0.2337
-
-    Reference:
-        Gneiting and Raftery, Strictly proper scoring rules, JASA 2007, section 4.2.
-    """
-    points = prepare(dist, targets, where, axis)
-    return reduce(points, crps_statistic(points))
-
-
-def crps_statistic(points: Points) -> Statistic:
-    return plain_mean(points.or_nan(points.dist.crps(points.targets)))

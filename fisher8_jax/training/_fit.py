@@ -107,8 +107,8 @@ def fit(
         method: how to train; by default `Method()`, which is `fisher8_optimizer`.
         variables: the first values of whatever else the network changes; None if there is nothing.
         runs: trains this many networks side by side in one program. Parameters and variables then
-            have the runs as first axis of every leaf, see `init_members`; each run has a key of its
-            own and holds out another part of the rows.
+            have the runs as first axis of every leaf, as `jax.vmap(init)(keys)` makes them; each
+            run has a key of its own and holds out another part of the rows.
         validation: data of your own to validate on, of the form of `data`; by default each run
             holds out `plan.validation_fraction` of the rows, of each pattern of missing targets.
         held_out: the numbers of the rows that each run holds out, shape (runs, rows), instead of
@@ -302,6 +302,6 @@ def _check_runs(params: Params, variables: Variables, runs: int) -> None:
         if np.ndim(leaf) == 0 or len(leaf) != runs:
             raise ValueError(
                 f"`params` and `variables` must have the {runs} `runs` as first axis of every "
-                f"leaf, got shape {np.shape(leaf)} at {jax.tree_util.keystr(path)}. Use "
-                "`init_members` or `stack_members`."
+                f"leaf, got shape {np.shape(leaf)} at {jax.tree_util.keystr(path)}. Make them by "
+                f"`jax.vmap(init)(jax.random.split(key, {runs}))`."
             )

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.machinery.networks import stack_members
 from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.ensembles import Mixture
-from fisher8_jax.ensembles._members import stack_members
 
 TARGETS = np.random.default_rng(0).normal([10.0, -3.0], [2.0, 0.1], (50, 2))
 

@@ -10,11 +10,10 @@ from benchmarks.experiments.rotated_mnist.data import Problem, Rotated
 from benchmarks.experiments.rotated_mnist.networks import EvidenceSetup
 from benchmarks.experiments.rotated_mnist.plan import SETTINGS, Job
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
-from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.networks import Mlp, stack_members
 from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from fisher8_jax import Gaussian
-from fisher8_jax.ensembles import stack_members
 from fisher8_jax.posterior import batch_evidence
 
 ROWS = 24

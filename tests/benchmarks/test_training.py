@@ -12,12 +12,11 @@ from benchmarks.machinery import loop
 from benchmarks.machinery.baselines import BASELINES
 from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.loop import Datasets, Schedule, start, train, train_on_batches
-from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.networks import Mlp, stack_members
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.step import Batch, Run
 from benchmarks.machinery.training import Setup, objective_of
-from fisher8_jax.ensembles import stack_members
 
 ROWS, FEATURES, BATCH, STEPS = 21, 3, 5, 9
 RATES = (0.01, 0.05)

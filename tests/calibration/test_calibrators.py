@@ -15,7 +15,6 @@ from fisher8_jax import Gaussian, metrics
 from fisher8_jax._points import INTERVAL_LEVELS
 from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
 from fisher8_jax.families import Laplace, Poisson
-from fisher8_jax.metrics._scores import mean_z_squared
 
 
 def overconfident(n, targets=2, seed=0, dtype=jnp.float64, worst=3.0):
@@ -112,7 +111,7 @@ def test_variance_factor_minimises_the_nll():
     np.testing.assert_allclose(calibrator.factor, [[np.exp(best)]], rtol=1e-6)
     after = calibrator.apply(dist)
     np.testing.assert_array_equal(after.mean, dist.mean)
-    np.testing.assert_allclose(mean_z_squared(after, y), 1, rtol=1e-12)
+    np.testing.assert_allclose(metrics.evaluate(after, y).mean_z_squared, 1, rtol=1e-12)
 
 
 def test_variance_scaling_asks_the_family():

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import TrainingRecord, constant_share, dead_units
+from fisher8_jax.diagnostics import TrainingRecord, constant_share
 
 HIDDEN, POINTS, BATCH, STEPS = 16, 512, 16, 400
 FLOAT = jnp.float32
@@ -77,7 +77,7 @@ def train(setup):
     start = (params, optimizer.init(params))
     (params, _), notes = jax.lax.scan(step, start, jnp.arange(STEPS))
     test_x, test_y = draw(key_test)
-    dead = [dead_units(layer).mean() for layer in hidden_layers(params, x)]
+    dead = [jnp.mean(jnp.ptp(layer, axis=0) == 0) for layer in hidden_layers(params, x)]
     return predict(params, test_x), test_y, notes, dead
 
 

@@ -10,7 +10,6 @@ from fisher8_jax import Gaussian, fisher8
 from fisher8_jax.diagnostics import (
     TrainingRecord,
     constant_share,
-    dead_units,
     doctor,
 )
 from tests.diagnostics import relu_trainings
@@ -47,25 +46,6 @@ def test_shorter_steps_cure_the_collapse(runs):
     assert not doctor(well, targets, record=record)
 
 
-def test_dead_units_are_those_of_the_layer():
-    x = jax.random.normal(jax.random.key(0), (50, 3))
-    kernel = jax.random.normal(jax.random.key(1), (3, 6)).at[:, 2].set(0.0)
-    bias = jnp.zeros(6).at[2].set(-1.0).at[4].set(-100.0)
-
-    def layer(kernel):
-        return jax.nn.relu(x @ kernel + bias[None])
-
-    expected = [False, False, True, False, True, False]
-    assert dead_units(layer(kernel)).tolist() == expected
-    assert jax.jit(dead_units)(layer(kernel).astype(jnp.bfloat16)).tolist() == expected
-    # A unit that lives only in padding is dead.
-    padded = layer(kernel).at[0, 2].set(1.0)
-    assert dead_units(padded, where=jnp.arange(50) > 0).tolist() == expected
-    assert dead_units(padded)[2] == False  # noqa: E712, an array
-    stacked = jax.vmap(dead_units)(jnp.stack([padded, layer(kernel)]))
-    assert stacked.sum(axis=1).tolist() == [1, 2]
-
-
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64, jnp.bfloat16])
 def test_constant_share_counts_the_rows_that_do_not_move(dtype):
     x = jnp.linspace(-1, 1, 20, dtype=dtype)
@@ -79,8 +59,6 @@ def test_constant_share_counts_the_rows_that_do_not_move(dtype):
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match=r"`activations` must hold points and.*\(3,\)"):
-        dead_units(jnp.zeros(3))
     with pytest.raises(ValueError, match=r"`dist` must hold one prediction per input"):
         constant_share(lambda x: Gaussian(x[:1], x[:1]), jnp.arange(3.0))
     with pytest.raises(ValueError, match=r"`dead_share` must hold shares from 0 to 1, got 3"):

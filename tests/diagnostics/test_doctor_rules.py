@@ -10,8 +10,6 @@ from fisher8_jax import Gaussian
 from fisher8_jax.diagnostics import TrainingRecord, doctor
 from fisher8_jax.diagnostics._findings import Diagnosis, Finding
 from fisher8_jax.diagnostics._statistics import (
-    chi_square_tail,
-    kurtosis_score,
     normal_score,
     rank_correlation_score,
     same_in_all_groups,
@@ -262,28 +260,13 @@ def test_errors_name_the_argument_and_the_fix():
         doctor(np.zeros(5), np.zeros(5))
 
 
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize("statistic", [0.0, 1e-3, 2.5, 30.0])
-def test_chi_square_tail_is_that_of_scipy(degrees, statistic):
-    expected = scipy.stats.chi2.sf(statistic, degrees)
-    assert chi_square_tail(statistic, degrees) == pytest.approx(expected, rel=1e-10)
-
-
-@pytest.mark.parametrize("number", [30, 600])
-def test_kurtosis_score_is_that_of_scipy(number):
-    scores = np.random.default_rng(number).standard_t(4, size=number)
-    expected = scipy.stats.kurtosistest(scores).statistic
-    assert kurtosis_score(scores) == pytest.approx(expected, rel=1e-9)
-
-
-def test_rank_tests_are_those_of_scipy():
-    rng = np.random.default_rng(0)
-    first, second = rng.normal(size=200), rng.poisson(2.0, size=200).astype(float)  # with ties
-    expected = scipy.stats.spearmanr(first, second).statistic * np.sqrt(199)
-    assert rank_correlation_score(first, second) == pytest.approx(expected, rel=1e-9)
-    groups = np.array_split(np.arange(200), 4)
-    expected = scipy.stats.kruskal(*(second[g] for g in groups)).pvalue
-    assert same_in_all_groups(second, groups) == pytest.approx(expected, rel=1e-9)
+def test_rank_tests_of_constants_find_nothing():
+    constant, rising = np.ones(80), np.arange(80.0)
+    assert rank_correlation_score(constant, rising) == rank_correlation_score(rising, constant) == 0
+    assert rank_correlation_score(rising, rising) == pytest.approx(np.sqrt(79))
+    groups = np.array_split(np.arange(80), 2)
+    assert same_in_all_groups(constant, groups) == 1
+    assert same_in_all_groups(rising, groups) < 1e-10
 
 
 @pytest.mark.parametrize("columns", [1, 2])

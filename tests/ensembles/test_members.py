@@ -1,4 +1,4 @@
-"""Members side by side: stacked, taken apart, and the mixture that they predict."""
+"""Members side by side, and the mixture that they predict."""
 
 import functools
 
@@ -6,10 +6,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from fisher8_jax.ensembles import Mixture, init_members, predict_members
-from fisher8_jax.ensembles._members import stack_members, take_member
+from fisher8_jax.ensembles import Mixture, predict_members
 from fisher8_jax.heads.linen import DistributionHead
 
 
@@ -35,21 +33,17 @@ def init(key):
 
 @functools.cache
 def members(number):
-    return init_members(init, jax.random.key(1), number)
+    return jax.vmap(init)(jax.random.split(jax.random.key(1), number))
 
 
-def test_members_are_stacked_and_taken():
-    alone = [init(key) for key in jax.random.split(jax.random.key(1), 3)]
-    for index, expected in enumerate(alone):
-        one = take_member(members(3), index)
-        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), one, expected)
-    jax.tree.map(np.testing.assert_array_equal, take_member(stack_members(alone), 2), alone[2])
+def member(tree, index):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def test_an_ensemble_of_one_predicts_as_that_member_to_the_bit():
     inputs, _ = problem()
     mixture = predict_members(Network().apply, members(1), inputs)
-    alone = Network().apply(take_member(members(1), 0), inputs)
+    alone = Network().apply(member(members(1), 0), inputs)
     np.testing.assert_array_equal(mixture.mean, alone.mean)
 
 
@@ -57,7 +51,7 @@ def test_predictions_of_members_are_a_mixture():
     params, inputs = members(3), problem()[0]
     mixture = predict_members(Network().apply, params, inputs)
     assert (mixture.size, mixture.batch_shape) == (3, (16,))
-    first = Network().apply(take_member(params, 0), inputs)
+    first = Network().apply(member(params, 0), inputs)
     np.testing.assert_allclose(mixture.member(0).mean, first.mean, rtol=1e-5, atol=1e-6)
     assert (mixture.epistemic > 0).all()
 
@@ -70,7 +64,8 @@ def test_mc_dropout_is_a_mixture_of_passes():
     def predict(key):
         return network.apply(params, inputs, deterministic=False, rngs={"dropout": key})
 
-    mixture = jax.jit(lambda key: Mixture(init_members(predict, key, 50)))(jax.random.key(2))
+    keys = jax.random.split(jax.random.key(2), 50)
+    mixture = jax.jit(lambda keys: Mixture(jax.vmap(predict)(keys)))(keys)
     assert mixture.size == 50
     assert (mixture.epistemic > 0).all()
     # Inverted dropout leaves the expected output of the linear head unchanged; the tolerance is
@@ -78,11 +73,3 @@ def test_mc_dropout_is_a_mixture_of_passes():
     plain = network.apply(params, inputs)
     error = 4 * np.sqrt(np.asarray(mixture.epistemic) / 50)
     assert (np.abs(mixture.mean - plain.mean) < error).all()
-
-
-def test_mistakes_are_named():
-    for bad in (0, 2.0, True):
-        with pytest.raises(ValueError, match="`members` must be a positive integer"):
-            init_members(init, jax.random.key(0), bad)
-    with pytest.raises(ValueError, match="at least one member, got none"):
-        stack_members([])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
+from benchmarks.machinery.networks import stack_members
 from fisher8_jax import Gaussian, metrics
 from fisher8_jax.ensembles import Mixture
-from fisher8_jax.ensembles._members import stack_members
 from fisher8_jax.families import Poisson, VonMises
 
 MEANS = np.array([[-1.0, 0.0, 2.0, 5.0], [0.5, 0.0, 2.5, -5.0], [0.2, 0.1, 9.0, 0.0]])

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from benchmarks.machinery.networks import stack_members
 from fisher8_jax import plots
 from fisher8_jax.artifacts import TargetScaler, load_artifact, save_artifact
 from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
-from fisher8_jax.ensembles import Mixture, stack_members
+from fisher8_jax.ensembles import Mixture
 from fisher8_jax.families import (
     Bernoulli,
     Beta,

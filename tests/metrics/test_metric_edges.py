@@ -120,7 +120,7 @@ def test_masked_nan_target_does_not_leak_into_the_gradient():
     y = jnp.array([1.0, jnp.nan])
 
     def score(mean):
-        return metrics.crps(Gaussian(mean, jnp.full(2, -300.0)), y, where=keep)
+        return metrics.evaluate(Gaussian(mean, jnp.full(2, -300.0)), y, where=keep).crps
 
     np.testing.assert_allclose(jax.grad(score)(jnp.array([0.0, 1e6])), [-1, 0])
 
@@ -177,11 +177,11 @@ def test_huge_and_tiny_numbers_in_float32():
     y = jnp.asarray([3e30, 4e30], jnp.float32)
     dist = Gaussian(jnp.zeros_like(y), jnp.full_like(y, -400.0))
     np.testing.assert_allclose(metrics.rmse(dist, y), np.sqrt(12.5) * 1e30, rtol=1e-6)
-    np.testing.assert_allclose(metrics.crps(dist, y), 3.5e30, rtol=1e-6)
+    np.testing.assert_allclose(metrics.evaluate(dist, y).crps, 3.5e30, rtol=1e-6)
     np.testing.assert_allclose(metrics.rmse(dist, 1e-60 * y), 0)
     wide = Gaussian(jnp.zeros_like(y), jnp.full_like(y, 2 * np.log(1e30)))
     np.testing.assert_allclose(metrics.evaluate(wide, y).sharpness, 1e30, rtol=1e-5)
-    np.testing.assert_allclose(metrics.mean_z_squared(wide, y), 12.5, rtol=1e-4)
+    np.testing.assert_allclose(metrics.evaluate(wide, y).mean_z_squared, 12.5, rtol=1e-4)
 
 
 def test_joint_distributions_are_rejected_by_metrics_of_a_cdf():
@@ -193,7 +193,8 @@ def test_joint_distributions_are_rejected_by_metrics_of_a_cdf():
     np.testing.assert_allclose(metrics.nll(dist, jnp.ones((4, 2)), constant=False), 1)
     with pytest.raises(ValueError, match=r"event shape \(2,\). .* `dist.marginals\(\)`"):
         metrics.evaluate(dist, y)
-    np.testing.assert_allclose(metrics.crps(dist.marginals(), jnp.ones((4, 2)))[0], 0.602442, 1e-5)
+    crps = metrics.evaluate(dist.marginals(), jnp.ones((4, 2))).crps
+    np.testing.assert_allclose(crps[0], 0.602442, 1e-5)
 
 
 @pytest.mark.parametrize(

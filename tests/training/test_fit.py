@@ -14,7 +14,6 @@ from flax import nnx
 
 from fisher8_jax import Gaussian, doctor, fisher8_nll
 from fisher8_jax.artifacts import TrainingCheckpoints
-from fisher8_jax.ensembles import init_members
 from fisher8_jax.families import MultivariateGaussian
 from fisher8_jax.heads.linen import DistributionHead as LinenHead
 from fisher8_jax.heads.nnx import DistributionHead as NnxHead
@@ -273,7 +272,8 @@ def test_flax_linen_and_members():
             return LinenHead()(jnp.tanh(flax.linen.Dense(8)(inputs)))
 
     inputs, targets = make_data()
-    members = init_members(lambda key: Net().init(key, inputs[:1, None]), jax.random.key(0), 2)
+    keys = jax.random.split(jax.random.key(0), 2)
+    members = jax.vmap(lambda key: Net().init(key, inputs[:1, None]))(keys)
     fitted = fit(Net().apply, members, (inputs[:, None], targets), PLAN, runs=2, **QUIET)
     one = jax.tree.map(lambda leaf: leaf[1], fitted.params)
     assert np.corrcoef(Net().apply(one, inputs[:, None]).mean, targets)[0, 1] > 0.95

@@ -17,15 +17,14 @@ from benchmarks.experiments.collapse.data import Arrays, load, stack
 from benchmarks.experiments.collapse.optimizers import OPTIMIZERS
 from benchmarks.experiments.collapse.plan import LOOKED_AT, WIDTHS, Job
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
-from benchmarks.machinery.networks import Mlp, Params, affine
+from benchmarks.machinery.networks import Mlp, Params, affine, stack_members
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.step import Run, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import constant_share, dead_units
-from fisher8_jax.ensembles import stack_members
+from fisher8_jax.diagnostics import constant_share
 from fisher8_jax.metrics import nll, rmse
 from fisher8_jax.training import (
     LossGradient,
@@ -142,7 +141,8 @@ def _look(activation: str, width: str, params: Params, seen: tuple[Array, ...]) 
         shares, hidden = [], inputs
         for layer in params["trunk"]:
             hidden = mlp.activation(affine(hidden, layer))
-            shares.append(jnp.mean(dead_units(hidden), dtype=jnp.float32))
+            is_dead = jnp.max(hidden, axis=0) == jnp.min(hidden, axis=0)
+            shares.append(jnp.mean(is_dead, dtype=jnp.float32))
         finite = jnp.isfinite(dist.mean) & jnp.isfinite(dist.log_variance)
         return {
             "rmse": rmse(test, test_targets, where=mask),

@@ -16,9 +16,8 @@ from benchmarks.experiments.rotated_mnist.data import load_digits, make_problem
 from benchmarks.experiments.rotated_mnist.plan import SEEDS
 from benchmarks.experiments.sinusoid.plan import NOISES, true_mean
 from benchmarks.experiments.uci.jobs import load_prepared
-from benchmarks.machinery.networks import Mlp, Params
+from benchmarks.machinery.networks import Mlp, Params, stack_members
 from benchmarks.machinery.seeds import generator
-from fisher8_jax.ensembles import stack_members
 
 NOISE = "linear"
 REGIME = "independent"

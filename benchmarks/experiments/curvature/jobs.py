@@ -25,14 +25,13 @@ from benchmarks.experiments.curvature.training import ELU, SILU, Settings, make_
 from benchmarks.experiments.uci.jobs import PADDED_FEATURES, Prepared, load_prepared, score_runs
 from benchmarks.experiments.uci.plan import SPLITS
 from benchmarks.machinery.loop import Datasets, Schedule, TrainState, start, train
-from benchmarks.machinery.networks import Mlp, Params
+from benchmarks.machinery.networks import Mlp, Params, stack_members
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator, seed_of
 from benchmarks.machinery.step import Run, Task
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
-from fisher8_jax.ensembles import stack_members
 
 
 def run_steps(job: StepsJob, report: Report) -> None:

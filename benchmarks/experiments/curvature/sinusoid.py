@@ -12,7 +12,7 @@ from benchmarks.experiments.curvature.training import Predict, Settings, make_ta
 from benchmarks.experiments.sinusoid.plan import HIGH, LOW, NOISES, POINTS, true_mean
 from benchmarks.machinery.local_variance import local_jacobian_variance, local_kl_variance
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
-from benchmarks.machinery.networks import Mlp, Params
+from benchmarks.machinery.networks import Mlp, Params, stack_members
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
@@ -20,7 +20,6 @@ from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
-from fisher8_jax.ensembles import stack_members
 
 NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)
 CHUNK = 100

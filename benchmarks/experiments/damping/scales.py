@@ -22,12 +22,11 @@ from benchmarks.experiments.curvature.plan import BATCH, HELD_OUT, SELECTION
 from benchmarks.experiments.curvature.training import Predict
 from benchmarks.experiments.damping.moments import ScaledPredict, SecondMoments, full_roots
 from benchmarks.experiments.uci.jobs import PADDED_FEATURES, load_prepared
-from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.networks import Mlp, stack_members
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
 from fisher8_jax import fisher8_nll, network_gradient, network_optimizer
 from fisher8_jax.curvature import GradientState
-from fisher8_jax.ensembles import stack_members
 from fisher8_jax.optimizers import network_max_kl
 
 NETWORKS = {

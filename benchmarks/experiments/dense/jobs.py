@@ -15,9 +15,9 @@ from benchmarks.experiments.dense.data import Scene
 from benchmarks.experiments.dense.network import UNet
 from benchmarks.machinery.baselines import BASELINES, Baseline
 from benchmarks.machinery.loop import start, train_on_batches
+from benchmarks.machinery.networks import stack_members
 from benchmarks.machinery.step import Batch, Run, Task
 from fisher8_jax import Gaussian
-from fisher8_jax.ensembles import stack_members, take_member
 from fisher8_jax.losses import LOSSES
 from fisher8_jax.metrics import ece, nll, rmse
 from fisher8_jax.optimizers import fisher8_optimizer
@@ -90,8 +90,8 @@ def _train(
             first,
             keys,
         )
-        trained = take_member((state.params, state.variables), 0)
-        dist = take_member(apply(*trained, image[None])[0], 0)
+        trained = jax.tree.map(lambda leaf: leaf[0], (state.params, state.variables))
+        dist = jax.tree.map(lambda leaf: leaf[0], apply(*trained, image[None])[0])
         assert isinstance(dist, Gaussian)
         return dist.unscale(shift=jnp.asarray(shift), scale=jnp.asarray(scale))
 

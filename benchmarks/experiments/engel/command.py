@@ -26,14 +26,13 @@ from rich.table import Table
 from benchmarks.machinery.baselines import BASELINES
 from benchmarks.machinery.console import console, progress
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
-from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.networks import Mlp, stack_members
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.scoring import SCORES, score
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.step import Run
 from benchmarks.machinery.training import Setup
 from fisher8_jax import Gaussian
-from fisher8_jax.ensembles import stack_members
 
 SPLITS = 20
 TRAINING_SHARE = 0.8

@@ -21,14 +21,13 @@ from benchmarks.experiments.norm_ratio.plan import (
     Job,
 )
 from benchmarks.experiments.uci.data import load, standardize
-from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.networks import Mlp, stack_members
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from examples import neural_process
 from fisher8_jax import Gaussian, fisher8
-from fisher8_jax.ensembles import stack_members
 
 NETWORK = Mlp(hidden=WIDTHS, activation=jax.nn.silu)
 

@@ -28,14 +28,13 @@ from benchmarks.experiments.one_default.plan import (
 )
 from benchmarks.experiments.one_default.problems import Data, draw
 from benchmarks.experiments.sinusoid.plan import true_mean
-from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.networks import Mlp, stack_members
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import fisher8, fisher8_optimizer, network_gradient, network_optimizer
-from fisher8_jax.ensembles import stack_members
 from fisher8_jax.posterior import train_by_evidence
 
 _ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "silu": jax.nn.silu}

@@ -26,6 +26,7 @@ from benchmarks.experiments.rotated_mnist.networks import (
 from benchmarks.experiments.rotated_mnist.plan import BATCH, PRIOR_GRID, SETTINGS, Job
 from benchmarks.machinery.checkpoints import resumed
 from benchmarks.machinery.loop import Datasets, Schedule, TrainState, start, train
+from benchmarks.machinery.networks import stack_members
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_epoch
 from benchmarks.machinery.seeds import generator, seed_of
@@ -33,7 +34,6 @@ from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Setup
 from benchmarks.machinery.workers import Report
-from fisher8_jax.ensembles import stack_members
 from fisher8_jax.metrics import ece, nll, rmse
 
 VALIDATION_SHARE = 0.1

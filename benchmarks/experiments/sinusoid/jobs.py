@@ -26,7 +26,7 @@ from benchmarks.experiments.sinusoid.plan import (
 from benchmarks.machinery.checkpoints import resumed
 from benchmarks.machinery.local_variance import local_jacobian_variance, local_kl_variance
 from benchmarks.machinery.loop import Datasets, Schedule, start, train
-from benchmarks.machinery.networks import Mlp, spread_over
+from benchmarks.machinery.networks import Mlp, spread_over, stack_members
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator, seed_of
@@ -34,7 +34,6 @@ from benchmarks.machinery.step import Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Setup
 from benchmarks.machinery.workers import Report
-from fisher8_jax.ensembles import stack_members
 
 NETWORK = Mlp(hidden=(150, 150), activation=jnp.tanh)
 DENSE = np.linspace(LOW, HIGH, 1201, dtype=np.float32)  # where errors are measured

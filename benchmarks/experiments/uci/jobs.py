@@ -15,7 +15,7 @@ from benchmarks.experiments.uci.plan import BATCH, BUDGETS, SPLITS, Job
 from benchmarks.machinery.baselines import BASELINES
 from benchmarks.machinery.heads import HEADS
 from benchmarks.machinery.loop import Datasets, Schedule, TrainState, start, train
-from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.networks import Mlp, stack_members
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.scoring import SCORES, score
@@ -24,7 +24,6 @@ from benchmarks.machinery.step import Apply, Run
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import OptimizerOf, Setup
 from benchmarks.machinery.workers import Report
-from fisher8_jax.ensembles import stack_members
 
 # Every set is padded to these shapes, so that a method compiles once for all of them.
 PADDED_FEATURES = 16
