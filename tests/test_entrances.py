@@ -74,7 +74,7 @@ ENTRANCES = {
     "evaluate": ("targets", lambda a: evaluate(dist(), a)),
     **{
         f"metrics.{name}": ("targets", lambda a, name=name: getattr(metrics, name)(dist(), a))
-        for name in ("nll", "rmse", "pit", "coverage", "ece")
+        for name in ("nll", "rmse", "coverage", "ece")
     },
     **{
         f"losses.{name}": ("targets", lambda a, name=name: getattr(losses, name)(dist(), a))

@@ -32,12 +32,7 @@ _MARKS = {"error": "#D55E00", "warning": "#E69F00"}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> str:
-    """A table that scrolls where it is too wide; every text is escaped.
-
-    Example:
-        >>> table(["a"], [["<1"]]).partition("</thead>")[2]
-        '<tbody><tr><td>&lt;1</td></tr></tbody></table></div>'
-    """
+    """A table that scrolls where it is too wide; every text is escaped."""
     heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
@@ -50,12 +45,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = ""
 
 
 def note(kind: str, title: str, paragraphs: Iterable[str]) -> str:
-    """A heading with its kind, and paragraphs, behind a coloured line; every text is escaped.
-
-    Example:
-        >>> note("error", "a > b", ["Use `c`."]).partition("<b>")[2]
-        'error: a &gt; b</b><p>Use <code>c</code>.</p></div>'
-    """
+    """A heading with its kind, and paragraphs, behind a coloured line; every text is escaped."""
     mark = f"border-left:4px solid {_MARKS[kind]};padding-left:0.8em;margin:0.6em 0"
     code = functools.partial(re.sub, r"`([^`]+)`", r"<code>\1</code>")
     body = "".join(f"<p>{code(html.escape(text))}</p>" for text in paragraphs)
@@ -63,11 +53,6 @@ def note(kind: str, title: str, paragraphs: Iterable[str]) -> str:
 
 
 def progress(title: str, share: float, words: str) -> str:
-    """A bar of the browser's own kind.
-
-    Example:
-        >>> progress("training", 0.5, "NLL 1")
-        'training <progress value="0.500" max="1"></progress> 50 % NLL 1'
-    """
+    """A bar of the browser's own kind."""
     bar = f'<progress value="{share:.3f}" max="1"></progress>'
     return f"{html.escape(title)} {bar} {100 * share:.0f} % {html.escape(words)}".rstrip()

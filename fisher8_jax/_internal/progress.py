@@ -22,10 +22,6 @@ def report_progress(title: str, total: int, *, show: bool) -> Iterator[Report]:
 
     It draws a bar in a notebook, and with rich on a terminal. Elsewhere it prints one line for each
     note to the standard error.
-
-    Example:
-        >>> with report_progress("training", 10, show=False) as report:
-        ...     report(5, "validation NLL 1.234")
     """
     if not show:
         yield lambda done, note: None

@@ -4,13 +4,7 @@ from collections.abc import Iterator, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> Iterator[str]:
-    r"""The lines of a table: the first `left` columns begin, all others end at the same place.
-
-    Example:
-        >>> print("\n".join(aligned([["leaf", "numbers"], ["head", "64"]])))
-        leaf  numbers
-        head       64
-    """
+    r"""The lines of a table: the first `left` columns begin, all others end at the same place."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

@@ -19,13 +19,7 @@ SomeArray = TypeVar("SomeArray", Array, np.ndarray)
 
 
 def append_axes(x: SomeArray, ndim: int) -> SomeArray:
-    """`x` with axes of length 1 appended, `ndim` in all: its own axes meet the first ones.
-
-    Example:
-        >>> import numpy as np
-        >>> append_axes(np.ones(3), 4).shape
-        (3, 1, 1, 1)
-    """
+    """`x` with axes of length 1 appended, `ndim` in all: its own axes meet the first ones."""
     return x.reshape(x.shape + (1,) * (ndim - x.ndim))
 
 

@@ -40,27 +40,10 @@ class Thresholds:
         return abs(deviation) > self.z * error
 
 
-def two_sided(score: float) -> float:
-    """The probability that a standard normal variable is at least as far from 0."""
-    return math.erfc(abs(score) / math.sqrt(2))
-
-
 def spread_probability(scores: np.ndarray) -> float:
-    """Of a mean square as far from 1: `n` of them sum to a chi-square variable, two-sided.
-
-    By the cube root of Wilson and Hilferty (1931), accurate from a few points on.
-    """
-    error = math.sqrt(2 / scores.size)
-    return two_sided(normal_score(float(np.mean(np.square(scores))), error))
-
-
-def normal_score(ratio: float, relative_error: float) -> float:
-    """How many standard errors a mean of squares lies from its expected value.
-
-    By the cube root of Wilson and Hilferty (1931), which takes away the skewness of a mean of
-    squares: for `n` normal residuals, whose relative error is `sqrt(2 / n)`, it is theirs exactly.
-    """
-    return (ratio ** (1 / 3) - 1 + relative_error**2 / 9) / (relative_error / 3)
+    """Of a mean square as far from 1: `n` of them sum to a chi-square variable, two-sided."""
+    total, chi2 = float(np.sum(np.square(scores))), _stats().chi2
+    return 2 * min(float(chi2.cdf(total, scores.size)), float(chi2.sf(total, scores.size)))
 
 
 def kurtosis_score(scores: np.ndarray) -> float:
@@ -75,8 +58,8 @@ def has_heavy_tails(scores: np.ndarray, limits: Thresholds) -> bool:
     """Whether normal scores have significantly more far values than they should, by kurtosis."""
     if not np.ptp(scores):
         return False
-    excess = kurtosis_score(scores)
-    return excess > 0 and two_sided(excess) <= limits.significance
+    found = _stats().kurtosistest(scores)
+    return bool(found.statistic > 0 and found.pvalue <= limits.significance)
 
 
 def rank_correlation_score(first: np.ndarray, second: np.ndarray) -> float:
@@ -129,10 +112,7 @@ def without_effect(scores: np.ndarray, design: np.ndarray) -> tuple[float, np.nd
         return 1.0, scores
     if rest <= 1e-20 * total:  # a perfect line leaves no noise to compare with
         return 0.0, left
-    # Exact for two columns; else twice the logarithm of the likelihood ratio, by Bartlett's factor.
-    if degrees == 2:
-        return (rest / total) ** (free / 2), left
-    return chi_square_tail((free - 0.5) * math.log(total / rest), degrees), left
+    return float(_stats().f.sf((total / rest - 1) * free / degrees, degrees, free)), left
 
 
 def _orthonormal(design: np.ndarray) -> np.ndarray:

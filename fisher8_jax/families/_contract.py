@@ -344,15 +344,7 @@ def dense_fisher(dist: Family) -> Array:
 
 
 def natural_score_by_autodiff(dist: Family, targets: Array) -> dict[str, Scaled]:
-    """`dist.natural` of the gradient of `dist.nll`, for families without a closed form.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax.families import Poisson
-        >>> score = natural_score_by_autodiff(Poisson(jnp.zeros(2)), jnp.array([1.0, 3.0]))
-        >>> score["log_rate"].value
-        Array([ 0., -2.], dtype=float32)
-    """
+    """`dist.natural` of the gradient of `dist.nll`, for families without a closed form."""
     values, pull_back = jax.vjp(lambda d: d.nll(targets), dist)
     (cotangent,) = pull_back(jnp.ones_like(values))
     natural = dist.natural(cotangent)

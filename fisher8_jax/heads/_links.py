@@ -19,8 +19,8 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array, lax
+from jax.flatten_util import ravel_pytree
 
 from fisher8_jax._fisher8 import fisher8
 from fisher8_jax._internal.checks import check_floating
@@ -220,8 +220,6 @@ def corrected(
     return dist
 
 
-_SEARCH_STEPS = 100
-
 Raw = dict[str, Array]
 
 
@@ -258,7 +256,9 @@ def initial_outputs(link: str | Link[SomeFamily], targets: chex.Array) -> dict[s
 
 
 def _search(link: Link[SomeFamily], targets: Array) -> Raw:
-    """Minimises the summed NLL of one constant prediction."""
+    """Minimises the mean NLL of one constant prediction."""
+    from scipy.optimize import minimize  # which comes with JAX and is slow to import
+
     event_ndim = len(_event_shape(link))
     target_shape = targets.shape[1 : targets.ndim - event_ndim]
     rows = len(targets)
@@ -269,19 +269,10 @@ def _search(link: Link[SomeFamily], targets: Array) -> Raw:
         spread = {n: jnp.broadcast_to(leaf, (rows, *leaf.shape)) for n, leaf in raw.items()}
         return jnp.mean(link.make(**spread, **learned).nll(targets))
 
-    optimizer = optax.lbfgs()
-    value_and_grad = optax.value_and_grad_from_state(loss)
-
-    def step(_: Array, carry: tuple[Raw, optax.OptState]) -> tuple[Raw, optax.OptState]:
-        raw, state = carry
-        value, gradient = value_and_grad(raw, state=state)
-        updates, state = optimizer.update(
-            gradient, state, raw, value=value, grad=gradient, value_fn=loss
-        )
-        return optax.apply_updates(raw, updates), state
-
-    run = jax.jit(lambda raw: lax.fori_loop(0, _SEARCH_STEPS, step, (raw, optimizer.init(raw)))[0])
-    return run(start)
+    flat, unravel = ravel_pytree(start)
+    value_and_grad = jax.jit(jax.value_and_grad(lambda x: loss(unravel(x))))
+    found = minimize(value_and_grad, np.asarray(flat), jac=True, method="L-BFGS-B").x
+    return unravel(jnp.asarray(found, flat.dtype))
 
 
 def _event_shape(link: Link[SomeFamily]) -> tuple[int, ...]:

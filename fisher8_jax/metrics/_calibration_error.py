@@ -15,25 +15,6 @@ PIT_BINS = 10
 QUANTILE_LEVELS = tuple(k / 20 for k in range(1, 20))
 
 
-def pit(dist: Predictive, targets: Array, *, where: Array | None = None) -> Array:
-    """The probability integral transform `dist.cdf(targets)`, one value per element.
-
-    Arguments are those of `rmse`.
-
-    Returns:
-        Values in [0, 1] of the shape of the targets, uniform for a calibrated model; nan where the
-        prediction is not finite or masked.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> pit(Gaussian(jnp.zeros(2), jnp.zeros(2)), jnp.array([0.0, 50.0]))
-        Array([0.5, 1. ], dtype=float32)
-    """
-    points = prepare(dist, targets, where, axis=())
-    return jnp.where(points.mask, points.pit, jnp.nan)
-
-
 def ece(dist: Predictive, targets: Array, *, axis: Axis = 0, where: Array | None = None) -> Array:
     """The expected calibration error of the Fisher8 paper: `mean over bins of |share - 1/10|`.
 

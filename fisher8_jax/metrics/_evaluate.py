@@ -29,7 +29,7 @@ from fisher8_jax.metrics._calibration_error import (
     quantile_statistic,
 )
 from fisher8_jax.metrics._evaluation import Evaluation
-from fisher8_jax.metrics._intervals import central_interval, coverage_statistic
+from fisher8_jax.metrics._intervals import central_intervals, coverage_statistic
 from fisher8_jax.metrics._scores import nll_statistic
 
 
@@ -50,7 +50,8 @@ def evaluate(
         targets: observed values, exactly the shape of the predictions.
         axis: the axis or axes of the examples, None for all; see `rmse`.
         where: boolean, False for padding and missing targets; see `rmse`.
-        levels: nominal levels of the central intervals; see `central_interval`.
+        levels: nominal levels of the central intervals, by default 50 %, 68.3 % (one standard
+            deviation), 90 % and 95 %.
         constant: whether the NLL has its constant; see `nll`.
         bootstrap: if given, every metric gets a bootstrap interval over the examples. With several
             axes the first one named is resampled, so that the pixels of an image stay together.
@@ -117,7 +118,7 @@ def _evaluate(dist, targets, mask, bootstrap, *, axes, levels, constant) -> Eval
 
 def _statistics(points: Points, levels: tuple[float, ...], constant: bool) -> dict[str, Statistic]:
     dist, targets, or_nan = points.dist, points.targets, points.or_nan
-    residual, interval = dist.residual(targets), central_interval(dist, levels=levels)
+    residual, interval = dist.residual(targets), central_intervals(dist, levels)
 
     def per_level(values: Array) -> Statistic:
         return mean_per_level(jnp.where(points.finite[..., None], values, jnp.nan))

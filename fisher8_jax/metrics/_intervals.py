@@ -66,25 +66,8 @@ class Interval:
         return jnp.broadcast_to(targets[..., None], self.lower.shape)
 
 
-def central_interval(dist: Predictive, *, levels: tuple[float, ...] = INTERVAL_LEVELS) -> Interval:
-    """The central intervals of `dist`, element by element.
-
-    Args:
-        dist: the predicted distributions.
-        levels: nominal levels, by default 50 %, 68.3 % (one standard deviation), 90 % and 95 %.
-
-    Returns:
-        The intervals, levels on the last axis.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> interval = central_interval(Gaussian(jnp.zeros(1), jnp.zeros(1)), levels=(0.95,))
-        >>> round(float(interval.upper[0, 0]), 3)
-        1.96
-    """
-    levels = check_levels(levels)
-
+def central_intervals(dist: Predictive, levels: tuple[float, ...]) -> Interval:
+    """The central intervals of `dist`, element by element."""
     tails = [0.5 * (1 - level) for level in levels] + [0.5 * (1 + level) for level in levels]
 
     def quantile(probability: Array) -> Array:
@@ -105,9 +88,8 @@ def coverage(
 ) -> Array:
     """The share of targets inside the central interval of each level; honest if it is the level.
 
-    A non-finite prediction covers nothing.
-
-    Arguments are those of `rmse` and `central_interval`.
+    A non-finite prediction covers nothing. Arguments are those of `rmse` and the `levels` of
+    `evaluate`.
 
     Returns:
         Shape of the remaining coordinates plus one last axis of levels.
@@ -120,7 +102,7 @@ def coverage(
         Array([0.5, 1. ], dtype=float32)
     """
     points = prepare(dist, targets, where, axis)
-    interval = central_interval(points.dist, levels=levels)
+    interval = central_intervals(points.dist, check_levels(levels))
     return reduce(points, coverage_statistic(points, interval))
 
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fisher8_jax._internal.checks import check_count, check_level
+from fisher8_jax._points import prepare
 from fisher8_jax.families import Predictive
-from fisher8_jax.metrics import pit
 from fisher8_jax.plots._style import (
     BLACK,
     BLUE,
@@ -126,7 +126,7 @@ def plot_pit(
 def _finite_ranks(dist: Predictive, targets: Array, where: Array | None) -> tuple[np.ndarray, int]:
     """Sorted PIT values of finite predictions, and the number of all points that count."""
     _, drawn = drawn_targets(dist, targets, where)
-    ranks = np.asarray(pit(dist, targets), np.float64)[drawn]
+    ranks = np.asarray(prepare(dist, targets, None, ()).pit, np.float64)[drawn]
     return np.sort(ranks[np.isfinite(ranks)]), ranks.size
 
 

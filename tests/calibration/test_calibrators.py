@@ -130,7 +130,7 @@ def test_isotonic_map_is_that_of_scikit_learn():
     """All n + 1 steps kept: the pairs (PIT, rank / (n + 1)) through both programs."""
     n = 60
     dist, y = overconfident(n, targets=1)
-    pit = np.asarray(metrics.pit(dist, y))[:, 0]
+    pit = np.asarray(dist.cdf(y))[:, 0]
     pairs = np.concatenate([[0], pit, [1]])
     heights = np.concatenate([[0], scipy.stats.rankdata(pit) / (n + 1), [1]])
     reference = IsotonicRegression().fit(pairs, heights)

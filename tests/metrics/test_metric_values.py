@@ -102,14 +102,6 @@ def test_nll_without_constant_differs_by_half_log_2pi():
     np.testing.assert_allclose(with_constant - without, 0.5 * np.log(2 * np.pi), rtol=1e-12)
 
 
-def test_pit_equals_scipy_and_masks():
-    mean, std, y = sample()
-    got = metrics.pit(gaussian(mean, std), jnp.asarray(y))
-    np.testing.assert_allclose(got, scipy.stats.norm.cdf(y, mean, std), rtol=1e-11)
-    masked = metrics.pit(gaussian(mean, std), jnp.asarray(y), where=jnp.asarray(y > 0))
-    np.testing.assert_array_equal(np.isnan(masked), ~(y > 0))
-
-
 def test_crps_of_gaussian_is_the_integral_of_its_definition():
     for z in (-6.0, -1.0, 0.0, 0.3, 4.0):
         below = scipy.integrate.quad(lambda t: scipy.stats.norm.cdf(t) ** 2, -40, z)[0]
