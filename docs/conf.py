@@ -8,7 +8,10 @@ import sys
 from docutils import nodes
 from latex2mathml.converter import convert
 
-from fisher8_jax.plots import style
+ROOT = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.machinery.figures import style  # noqa: E402
 
 project = "fisher8_jax"
 author = "The fisher8_jax authors"

@@ -70,7 +70,7 @@ class Figure:
     @functools.cached_property
     def png(self) -> bytes:
         """Drawn once, in the style of all pictures."""
-        from fisher8_jax.plots import style  # matplotlib is needed here alone
+        from benchmarks.machinery.figures import style  # matplotlib is needed here alone
 
         with style():
             return self.draw()

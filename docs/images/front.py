@@ -16,8 +16,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import optax
 
+from benchmarks.machinery.figures import style
 from fisher8_jax import Gaussian, fisher8_nll, network_gradient, network_optimizer
-from fisher8_jax.plots import plot_fit, style
+from fisher8_jax.plots import plot_fit
 from fisher8_jax.posterior import fit_posterior
 
 STEPS, ROWS, BATCH, HIDDEN, SEEDS = 2_000, 500, 64, 50, 5

@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from benchmarks.machinery.figures import style
 from fisher8_jax import Gaussian
-from fisher8_jax.plots import style
 
 MEAN, LOG_VARIANCE, MAX_KL = 0.0, -1.5, 0.05
 # Eight colours that stay apart on white, in the order of the directions, and what else differs.

@@ -56,7 +56,7 @@ FROM_REPORT = {
 
 def from_page(page: Path) -> None:
     """Runs the code of one page and saves its figures."""
-    from fisher8_jax.plots import style
+    from benchmarks.machinery.figures import style
 
     with style():
         _run(page)

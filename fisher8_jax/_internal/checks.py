@@ -198,11 +198,12 @@ def check_pure_function(name: str, function: object, *, for_nnx: str, for_linen:
 def check_parameters(name: str, tree: object) -> None:
     """Raises if a leaf of the parameters is no array, as the activations of Equinox modules are."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if callable(leaf) or isinstance(leaf, str):
+        if not hasattr(leaf, "dtype") and not isinstance(leaf, numbers.Number):
             raise TypeError(
-                f"`{name}` must be a tree of arrays, but {jax.tree_util.keystr(path)} is "
+                f"`{name}` must be a tree of arrays, but its leaf {jax.tree_util.keystr(path)} is "
                 f"{leaf!r}. For an Equinox module: `params, static = eqx.partition(model, "
-                "eqx.is_array)`, and `eqx.combine(params, static)` inside the function."
+                "eqx.is_array)`, and `eqx.combine(params, static)` inside the function. Of an NNX "
+                "module pass `nnx.state(model, nnx.Param)`, of Linen `variables['params']`."
             )
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from fisher8_jax._internal.checks import check_floating, check_host_array
+from fisher8_jax._internal.checks import check_floating, check_host_array, check_mask
 from fisher8_jax._internal.trees import append_axes, register_tree
+from fisher8_jax._points import check_predictive
 from fisher8_jax.families import Predictive
 
 SomePredictive = TypeVar("SomePredictive", bound=Predictive)
@@ -96,11 +97,7 @@ class TargetScaler:
         Counts, classes and shares have units of their own: there an error says so. Angles can be
         turned if the scale is 1.
         """
-        if not isinstance(dist, Predictive):
-            raise TypeError(
-                "`dist` must be a predicted distribution, such as `Gaussian`, or a `Mixture` of "
-                f"such, got {type(dist).__name__}."
-            )
+        check_predictive(dist)
         targets = jax.ShapeDtypeStruct(dist.batch_shape + dist.event_shape, dist.mean.dtype)
         shift = None if self.shift is None else self._like(self.shift, targets)
         is_one = not isinstance(self.scale, jax.core.Tracer) and np.all(np.equal(self.scale, 1))
@@ -133,13 +130,9 @@ def _check_targets(targets: ArrayLike) -> np.ndarray:
 
 def _check_present(values: np.ndarray, where: ArrayLike | None, skip_nan: bool) -> np.ndarray:
     """Which targets count; every one that does must be finite."""
-    present = np.ones(values.shape, bool) if where is None else check_host_array("where", where)
-    if present.dtype != np.bool_:
-        raise TypeError(f"`where` must be boolean, got dtype {present.dtype}.")
-    if present.shape != values.shape:
-        raise ValueError(
-            f"`where` must have the shape of the targets, {values.shape}, got {present.shape}."
-        )
+    present = np.ones(values.shape, bool)
+    if where is not None:
+        present = np.asarray(check_mask("where", where, values.shape))
     if skip_nan:
         present = present & ~np.isnan(values)
     bad = present & ~np.isfinite(values)

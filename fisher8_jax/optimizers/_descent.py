@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from fisher8_jax._internal.checks import check_parameters
 from fisher8_jax._internal.numerics import all_finite
-from fisher8_jax.optimizers._radius_checks import check_parameters, check_trees
+from fisher8_jax.optimizers._radius_checks import check_trees
 from fisher8_jax.optimizers._shared_updates import shrink_shared_updates
 
 # Where in the warm-up the first step stands: a step of length 0 would be wasted.
@@ -105,7 +106,7 @@ def guard(*, checks_numbers: bool = True) -> optax.GradientTransformation:
     """
 
     def init(params: optax.Params) -> optax.EmptyState:
-        check_parameters(params)
+        check_parameters("params", params)
         return optax.EmptyState()
 
     def update(

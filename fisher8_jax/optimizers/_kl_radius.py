@@ -21,10 +21,17 @@ import optax
 from jax import Array, lax
 from jax.typing import DTypeLike
 
+from fisher8_jax._fisher8 import check_family
 from fisher8_jax._internal.checks import check_choice, check_positive
 from fisher8_jax._internal.numerics import AxisName, all_finite, at_least_float32
 from fisher8_jax.families import Family
-from fisher8_jax.optimizers._measure import Elements, Predict, mean_per_element, push_forward
+from fisher8_jax.optimizers._measure import (
+    PREDICTED,
+    Elements,
+    Predict,
+    mean_per_element,
+    push_forward,
+)
 from fisher8_jax.optimizers._measured_steps import (
     MeasuredLength,
     as_schedule,
@@ -33,7 +40,6 @@ from fisher8_jax.optimizers._measured_steps import (
 from fisher8_jax.optimizers._radius_checks import (
     check_measure_every,
     check_precision,
-    check_prediction,
     check_update_arguments,
 )
 from fisher8_jax.optimizers._relative_change import relative_change, typical_size
@@ -269,7 +275,7 @@ def _mean_kl(dist: Family, moved: Family, elements: Elements) -> Array:
 
 
 def _widen(dist: Family) -> Family:
-    return jax.tree.map(at_least_float32, check_prediction(dist))
+    return jax.tree.map(at_least_float32, check_family(PREDICTED, dist))
 
 
 def _shorten(

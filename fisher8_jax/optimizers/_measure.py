@@ -15,13 +15,15 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
+from fisher8_jax._fisher8 import check_family
 from fisher8_jax._internal.checks import check_axis_name_is_bound, check_mask
 from fisher8_jax._internal.numerics import AxisName, at_least_float32
 from fisher8_jax._masking import zero_outside
 from fisher8_jax.families import Family
-from fisher8_jax.optimizers._radius_checks import check_prediction
 
 Predict = Callable[[optax.Params], Family]
+
+PREDICTED = "the result of `predict`"
 
 # The largest entry of a trial step, relative to the largest parameter: in float32 longer steps see
 # the curvature of the network, shorter ones the rounding of its outputs.
@@ -101,7 +103,7 @@ def _difference(
         return param + step.astype(jnp.asarray(param).dtype)
 
     old, new = (
-        jax.tree.map(at_least_float32, check_prediction(predict(p)))
+        jax.tree.map(at_least_float32, check_family(PREDICTED, predict(p)))
         for p in (params, jax.tree.map(move, params, updates))
     )
     return old, jax.tree.map(jnp.subtract, new, old), largest / length
@@ -114,7 +116,7 @@ def _largest_magnitude(tree: chex.ArrayTree) -> Array:
 
 def _jvp(predict: Predict, params: optax.Params, tangent: optax.Params) -> tuple[Family, Family]:
     try:
-        return jax.jvp(lambda p: check_prediction(predict(p)), (params,), (tangent,))
+        return jax.jvp(lambda p: check_family(PREDICTED, predict(p)), (params,), (tangent,))
     except TypeError as error:
         if "custom_vjp" not in str(error):
             raise

@@ -3,11 +3,9 @@
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from fisher8_jax._internal.checks import check_count
-from fisher8_jax.families import Family
 
 _USAGE = "`optimizer.update(grads, state, params, predict=lambda p: network(p, inputs))`"
 
@@ -17,19 +15,6 @@ def check_steps(name: str, value: object) -> None:
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.integer):
         return
     check_count(name, value)
-
-
-def check_parameters(params: optax.Params) -> None:
-    """Rejects leaves that are no arrays of numbers, before JAX fails on them less clearly."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if not isinstance(leaf, jax.Array | np.ndarray | np.generic | float | int):
-            place = jax.tree_util.keystr(path) or "itself"
-            raise TypeError(
-                f"`params` must be a tree of arrays, but its leaf {place} is "
-                f"{type(leaf).__name__}. Of an Equinox model pass "
-                "`eqx.filter(model, eqx.is_inexact_array)`, of an NNX module "
-                "`nnx.state(model, nnx.Param)`, of a Linen module `variables['params']`."
-            )
 
 
 def check_measure_every(measure_every: object, *, exact: bool) -> None:
@@ -92,16 +77,6 @@ def check_trees(updates: optax.Updates, params: optax.Params) -> None:
             "`updates` and `params` must be trees of the same structure, got "
             f"{structures[0]} and {structures[1]}. Pass the gradient of the same tree."
         )
-
-
-def check_prediction(dist: object) -> Family:
-    """Returns `dist` if it is a distribution, or says what `predict` must return."""
-    if not isinstance(dist, Family):
-        raise TypeError(
-            "`predict` must return a distribution such as `Gaussian(mean, log_variance)`, got "
-            f"{type(dist).__name__}."
-        )
-    return dist
 
 
 def _has_masked_nodes(tree: chex.ArrayTree) -> bool:

@@ -9,4 +9,3 @@ with _needs_extra("plots", package="matplotlib", needed_by="fisher8_jax.plots"):
     from fisher8_jax.plots._reliability import plot_pit as plot_pit
     from fisher8_jax.plots._reliability import plot_reliability as plot_reliability
     from fisher8_jax.plots._reliability import plot_residuals as plot_residuals
-    from fisher8_jax.plots._style import style as style

@@ -1,6 +1,5 @@
 """What all pictures share: colours that survive grey print, axes and legends."""
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +12,8 @@ from fisher8_jax._internal.checks import check_host_array, check_mask, check_tar
 from fisher8_jax.families import Predictive
 
 # Okabe and Ito (2008): distinct for readers with any kind of colour blindness.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
-
-# In an order of falling contrast to white.
-COLORS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, YELLOW)
+BLACK, ORANGE, BLUE, VERMILLION = "#000000", "#E69F00", "#0072B2", "#D55E00"
 GREY = "0.45"
-SEQUENTIAL_MAP = "cividis"  # even in lightness, so that it reads the same in grey
 
 
 def current_axes(ax: Axes | None) -> Axes:
@@ -63,38 +57,6 @@ def legend_above_data(ax: Axes) -> None:
     low, high = scale.transform(np.asarray(ax.get_ylim()))
     top = low + (high - low) / (1 - share)
     ax.set_ylim(top=float(scale.inverted().transform(np.asarray([top]))[0]), auto=None)
-
-
-def style() -> contextlib.AbstractContextManager[None]:
-    """How the pictures of the documentation look, for a `with` around your own.
-
-    Open frames, colours that differ for colour-blind readers, legends without a box, and a
-    resolution for the page. It changes matplotlib's defaults inside the `with` alone.
-
-    Returns:
-        A context, that of `matplotlib.rc_context`.
-
-    Example:
-        >>> import matplotlib as mpl
-        >>> with style():
-        ...     mpl.rcParams["axes.spines.top"]
-        False
-    """
-    return plt.rc_context(
-        {
-            "axes.prop_cycle": plt.cycler(color=COLORS),
-            "axes.spines.right": False,
-            "axes.spines.top": False,
-            "axes.titlesize": "medium",
-            "figure.constrained_layout.use": True,
-            "figure.dpi": 110,
-            "image.cmap": SEQUENTIAL_MAP,
-            "legend.frameon": False,
-            "legend.fontsize": "small",
-            "lines.linewidth": 1.4,
-            "savefig.dpi": 130,
-        }
-    )
 
 
 def merged(

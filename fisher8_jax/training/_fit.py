@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fisher8_jax._fisher8 import check_family
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
-from fisher8_jax.families import Family
 from fisher8_jax.training._data import (
     BatchLoader,
     Data,
@@ -285,12 +285,7 @@ def _event_ndim(
 
     def trace(params: Params, variables: Variables, inputs: chex.ArrayTree) -> None:
         dist, _ = apply_network(network, params, variables, inputs)
-        if not isinstance(dist, Family):
-            raise TypeError(
-                "`network` must return a distribution such as `Gaussian(mean, log_variance)`, got "
-                f"{type(dist).__name__}."
-            )
-        found.append(len(dist.event_shape))
+        found.append(len(check_family("the result of `network`", dist).event_shape))
 
     first = jax.tree.map(lambda leaf: leaf[0], (params, variables))
     jax.eval_shape(trace, *first, jax.tree.map(lambda leaf: np.asarray(leaf)[:1], inputs))

@@ -77,7 +77,7 @@ def test_mistakes_are_named():
         scaler.unscale(1.0)
     with pytest.raises(ValueError, match=r"`weights` must hold one number per row, shape \(50,\)"):
         TargetScaler.fit(TARGETS, weights=np.ones(3))
-    with pytest.raises(ValueError, match="`where` must have the shape of the targets"):
+    with pytest.raises(ValueError, match="`where` must have the shape of the predictions"):
         TargetScaler.fit(TARGETS, where=np.ones(50, bool))
 
 

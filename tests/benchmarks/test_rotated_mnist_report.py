@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.experiments.rotated_mnist import curves, report
 from benchmarks.machinery.document import Figure, to_markdown
+from benchmarks.machinery.figures import style
 from benchmarks.machinery.store import Store
-from fisher8_jax import plots
 from tests.benchmarks.test_rotated_mnist import make_job
 
 
@@ -51,7 +51,7 @@ def test_report_groups_seeds_and_stands_beside_the_paper(tmp_path):
     assert "15.00 ± 1.00 (14.71)" in text
     assert "3, 1 diverged" in text
     assert "Noise that depends on the digit" in text
-    with plots.style():  # as the report draws it
+    with style():  # as the report draws it
         assert len(curves.figure(store).axes) == 4
 
 
@@ -69,7 +69,7 @@ def test_the_picture_of_features_has_a_panel_for_each_regime_and_length(tmp_path
     job = make_job(tmp_path, images="mnist", method="untrained", epochs=0)
     looks = {"epoch": [0], "scores": [[51.0, 5.3, 0.1]], "features": [72.0]}
     store.write(job.cell, spec=job.spec, result={**result, "history": looks}, provenance={})
-    with plots.style():
+    with style():
         axes = curves.features_figure(store).axes
     titles = [axis.get_title() for axis in axes]
     lengths = [title.rpartition(", ")[2] for title in titles]

@@ -35,9 +35,10 @@ from benchmarks.experiments.weak_lensing.simulator import (
     Simulation,
 )
 from benchmarks.machinery.document import to_markdown
+from benchmarks.machinery.figures import style
 from benchmarks.machinery.step import Batch
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
-from fisher8_jax import Gaussian, metrics, plots
+from fisher8_jax import Gaussian, metrics
 from tests.benchmarks.conftest import SMALL_SURVEY
 
 pytestmark = pytest.mark.usefixtures("float32")
@@ -323,12 +324,12 @@ def test_report_keeps_simulated_and_real_maps_apart(survey_folder, tmp_path):
     assert "2.000 ± 1.000" in text
     assert text.count("| method |") == 2
     assert "8.000 (8.528)" in text
-    with plots.style():  # as the report draws it
+    with style():  # as the report draws it
         assert len(weak_lensing_report.figure(store).axes) == 1
 
 
 def test_the_picture_of_maps_shows_three_cosmologies_and_what_a_network_sees():
-    with plots.style():
+    with style():
         *axes, scale = weak_lensing_report.maps_figure().axes
     images = [np.ma.filled(axis.images[0].get_array(), np.nan) for axis in axes]
     assert len(images) == 6

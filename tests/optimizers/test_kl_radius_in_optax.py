@@ -149,7 +149,11 @@ def test_nnx_optimizer_forwards_predict():
     [
         ({}, ValueError, "The KL radius needs `predict`"),
         ({"predict": 3}, TypeError, "`predict` must be a function .* got int"),
-        ({"predict": lambda p: p["w1"]}, TypeError, "`predict` must return a distribution"),
+        (
+            {"predict": lambda p: p["w1"]},
+            TypeError,
+            "of `predict` must be a distribution",
+        ),
     ],
 )
 def test_errors_of_update(problem, arguments, error, message):

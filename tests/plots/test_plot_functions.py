@@ -3,16 +3,14 @@
 import inspect
 
 import jax.numpy as jnp
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import scipy.stats
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 
 from fisher8_jax import Gaussian, plots
-from fisher8_jax.plots import _style
 
 
 @pytest.fixture(autouse=True)
@@ -93,14 +91,6 @@ def test_limits_of_the_caller_are_kept(points):
     ax = plt.subplots()[1]
     ax.set_ylim(-3, 3)
     assert plots.plot_fit(points[0], points[1], ax=ax).get_ylim() == (-3, 3)
-
-
-def test_the_style_holds_inside_its_context_alone():
-    before = dict(mpl.rcParams)
-    with plots.style():
-        assert not mpl.rcParams["axes.spines.right"]
-        assert plt.subplots()[0].get_layout_engine() is not None
-    assert dict(mpl.rcParams) == before
 
 
 @pytest.mark.parametrize("name", ONE_AXES)
@@ -186,14 +176,6 @@ def test_group_averages_of_residuals(points):
     drawn = diamond.get_xydata()[0]
     std = np.sqrt(np.mean(np.asarray(dist.variance)))
     np.testing.assert_allclose(drawn, [std, np.sqrt(np.mean(residuals**2))], rtol=1e-12)
-
-
-def test_colours_differ_and_the_map_reads_in_grey():
-    assert len(set(_style.COLORS)) == 8
-    # The map's lightness must rise all the way, or it could not be read in grey.
-    rgb = mpl.colormaps[_style.SEQUENTIAL_MAP](np.linspace(0, 1, 64))[:, :3]
-    assert (np.diff(rgb @ [0.2126, 0.7152, 0.0722]) > 0).all()
-    assert all(len(to_rgb(color)) == 3 for color in _style.COLORS)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])

@@ -82,7 +82,7 @@ def _draw(
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    from fisher8_jax.plots import style
+    from benchmarks.machinery.figures import style
 
     known, blocks = np.isfinite(scene.disparity), _whole_blocks(scene.test)
     colours = matplotlib.colormaps["magma"].with_extremes(bad="0.8")

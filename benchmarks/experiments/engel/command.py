@@ -256,7 +256,7 @@ def save_picture(trained: dict[str, Trained], splits: Splits, path: pathlib.Path
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    from fisher8_jax.plots import style
+    from benchmarks.machinery.figures import style
 
     with style():
         figure = _panels(trained, splits)
