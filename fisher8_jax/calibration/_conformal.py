@@ -58,11 +58,9 @@ class SplitConformal:
     ) -> Self:
         """The `ceil((n + 1) level)`-th smallest of the `n` held-out `|targets - mean| / std`.
 
+        Other arguments are those of `VarianceScaling.fit`.
+
         Args:
-            dist: predictions on data that the network was not trained on.
-            targets: the observed values.
-            axis: the axis or axes of the examples; every other coordinate gets its own radius.
-            where: boolean, False for padding and missing targets.
             levels: the nominal levels.
 
         Returns:

@@ -64,13 +64,10 @@ class IsotonicPIT:
         """Knots at equal steps of the empirical cdf of the held-out PIT.
 
         The i-th smallest of `n` values gets the probability `i / (n + 1)`, its expectation for
-        uniform values, so that some probability is left outside of what was seen.
+        uniform values, so that some probability is left outside of what was seen. Other arguments
+        are those of `VarianceScaling.fit`.
 
         Args:
-            dist: predictions on data that the network was not trained on.
-            targets: the observed values.
-            axis: the axis or axes of the examples; every other coordinate gets its own map.
-            where: boolean, False for padding and missing targets.
             bins: number of steps. The default puts the ends of the 50 %, 90 % and 95 % intervals on
                 knots; `n + 1` keeps every point.
 

@@ -26,16 +26,11 @@ from fisher8_jax.plots import (
 # Of more rows a random part is drawn: the page stays small, and dots do not cover each other.
 _DRAWN_ROWS = 1500
 
-
-def draw_calibration(study: Study) -> str:
-    """Is the predicted probability the observed frequency?"""
-    return _pair(study, (plot_reliability, "Reliability curve"), (plot_pit, "Histogram of the PIT"))
-
-
-def draw_residuals(study: Study) -> str:
-    """Do the errors follow the predicted spread?"""
-    spread = "Residuals against predicted standard deviations"
-    return _pair(study, (plot_residuals, spread), (plot_intervals, "Residuals in their intervals"))
+_CALIBRATION_PLOTS = (plot_reliability, "Reliability curve"), (plot_pit, "Histogram of the PIT")
+_RESIDUAL_PLOTS = (
+    (plot_residuals, "Residuals against predicted standard deviations"),
+    (plot_intervals, "Residuals in their intervals"),
+)
 
 
 def draw_importance(study: Study) -> str:
@@ -121,8 +116,8 @@ def make_page(study: Study) -> str:
         ("What to expect", _expectation(study)),
         ("The data", _data(study)),
         ("The model", _model(study)),
-        ("Calibration", _CALIBRATION + draw_calibration(study)),
-        ("Residuals", _RESIDUALS + draw_residuals(study)),
+        ("Calibration", _CALIBRATION + _pair(study, *_CALIBRATION_PLOTS)),
+        ("Residuals", _RESIDUALS + _pair(study, *_RESIDUAL_PLOTS)),
         ("What the predictions depend on", _importance(study)),
         ("The doctor", _doctor(study)),
     ]

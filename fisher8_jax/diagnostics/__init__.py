@@ -4,5 +4,4 @@ from fisher8_jax.diagnostics._doctor import doctor as doctor
 from fisher8_jax.diagnostics._findings import Diagnosis as Diagnosis
 from fisher8_jax.diagnostics._findings import Finding as Finding
 from fisher8_jax.diagnostics._findings import TrainingRecord as TrainingRecord
-from fisher8_jax.diagnostics._shares import constant_share as constant_share
 from fisher8_jax.diagnostics._shares import top_gradient_share as top_gradient_share

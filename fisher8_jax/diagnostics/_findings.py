@@ -165,8 +165,8 @@ class TrainingRecord:
         largest_log_variance: over the batch, of every step.
         log_variance_bounds: (lower, upper) at which the head is clipped; None for an open side.
         top_gradient_share: of the mean, as `top_gradient_share` gives it, of every step.
-        constant_share: part of the batch whose prediction does not depend on the input, as
-            `constant_share` gives it, at any cadence.
+        constant_share: part of the batch whose prediction does not depend on the input: that a
+            derivative along a random direction does not move, at any cadence.
         dead_share: part of the units of a layer that are dead at the end, by the layer's name: that
             give the same value for every point, so that they have no gradient.
         optimizer: the state of the Optax optimizer, of which the kinds of its parts are kept.

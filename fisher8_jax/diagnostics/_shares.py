@@ -1,9 +1,7 @@
-"""Shares of a batch: which points hold the gradient, which predictions and units are constant."""
+"""Which points of a batch hold the gradient."""
 
 import functools
-from collections.abc import Callable
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from fisher8_jax._fisher8 import check_family
-from fisher8_jax._internal.checks import check_floating, check_host_array, check_mask, check_number
+from fisher8_jax._internal.checks import check_host_array, check_mask, check_number
 from fisher8_jax._internal.numerics import Scaled, at_least_float32, l2_norm
 from fisher8_jax._internal.trees import append_axes, array_fields
 from fisher8_jax.families import Family
@@ -23,27 +21,6 @@ def check_has_batch(batch_shape: tuple[int, ...], *, may_be_empty: bool = False)
         raise ValueError(
             "`dist` must hold a batch of predictions along its first axis, got batch shape "
             f"{batch_shape}. Predict all points at once, for instance with `jax.vmap`."
-        )
-
-
-def check_inputs(inputs: chex.Array) -> Array:
-    """Returns `inputs` as a floating-point array with at least one point along axis 0."""
-    inputs = check_floating("inputs", inputs)
-    if inputs.ndim == 0 or inputs.shape[0] == 0:
-        raise ValueError(
-            f"`inputs` must hold one point per row, got shape {inputs.shape}. "
-            "Pass an array of shape (points,) or (points, ...) with at least one point."
-        )
-    return inputs
-
-
-def check_same_length(dist: Family, inputs: Array) -> None:
-    """Says that predictions and inputs must be of the same points."""
-    check_has_batch(dist.batch_shape)
-    if dist.batch_shape[0] != inputs.shape[0]:
-        raise ValueError(
-            f"`dist` must hold one prediction per input: its batch shape is {dist.batch_shape}, "
-            f"but there are {inputs.shape[0]} inputs. Predict at the same points, in order."
         )
 
 
@@ -145,43 +122,3 @@ def _top_share(log_norms: Array, number: Array) -> Array:
     largest_first = jnp.sort(jnp.exp(log_norms - log_norms.max()), descending=True)
     is_top = jnp.arange(log_norms.size) < number
     return jnp.sum(jnp.where(is_top, largest_first, 0)) / jnp.sum(largest_first)
-
-
-def constant_share(
-    predict: Callable[[Array], Family],
-    inputs: Array,
-    *,
-    tolerance: float = 1e-8,
-    key: Array | None = None,
-) -> Array:
-    """The share of a batch whose prediction no longer depends on the input.
-
-    Every input is moved in a random direction, each feature in proportion to its spread over the
-    batch. A prediction counts as constant if that changes it by less than `tolerance` nats to
-    second order. 0 is healthy; 1 means that the network has collapsed to one answer.
-
-    Args:
-        predict: maps inputs of shape (points, ...) to a distribution of batch shape (points, ...).
-        inputs: at least two different points.
-        tolerance: nats, half of `fisher_norm_sq` of the change.
-        key: of the random direction.
-
-    Returns:
-        One number in [0, 1]; works under `jit`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> x = jnp.linspace(-1.0, 1.0, 4)
-        >>> constant_share(lambda x: Gaussian(jnp.maximum(x, 0.0), jnp.zeros(4)), x)
-        Array(0.5, dtype=float32)
-    """
-    inputs = check_inputs(inputs)
-    key = jax.random.key(0) if key is None else key
-    spread = jnp.std(at_least_float32(inputs), axis=0, keepdims=True)
-    direction = spread * jax.random.normal(key, inputs.shape, spread.dtype)
-    dist, change = jax.jvp(predict, (inputs,), (direction.astype(inputs.dtype),))
-    check_same_length(dist, inputs)
-    moved = 0.5 * dist.widen().fisher_norm_sq(change.widen())
-    is_still = jnp.all(moved.reshape(inputs.shape[0], -1) < tolerance, axis=1)
-    return jnp.mean(is_still, dtype=spread.dtype)

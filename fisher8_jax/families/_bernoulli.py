@@ -1,10 +1,9 @@
 """The Bernoulli distribution: yes or no, by its logit."""
 
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.deviance import beta_deviance
@@ -41,11 +40,7 @@ class Bernoulli(DiagonalFamily):
     logit: Array
 
     support = "closed unit interval"
-
-    @classmethod
-    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
-        """A probability of `mean`."""
-        return {"logit": safe_logit(mean)}
+    starts: ClassVar = {"logit": safe_logit}
 
     @property
     def mean(self) -> Array:

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Callable
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.bisection import smallest_float, tail_reaches
@@ -65,11 +64,7 @@ class Beta(TriangularFamily):
     log_concentration: Array
 
     support = "unit interval"
-
-    @classmethod
-    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
-        """A mean of `mean`."""
-        return {"logit_mean": safe_logit(mean)}
+    starts: ClassVar = {"logit_mean": safe_logit}
 
     @property
     def mean(self) -> Array:

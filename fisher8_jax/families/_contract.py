@@ -30,6 +30,7 @@ import abc
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import jax
@@ -96,6 +97,7 @@ class Family(Predictive):
             need not be a variance.
         shared_norms: the fields whose parameter axes share one norm in `fisher8`. Elsewhere every
             coordinate is a quantity of its own and keeps a norm of its own.
+        starts: fields as functions of the targets' mean, for `initial_fields`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -108,6 +110,7 @@ class Family(Predictive):
 
     variance_field: ClassVar[tuple[str, float] | None] = None
     shared_norms: ClassVar[tuple[str, ...]] = ()
+    starts: ClassVar[Mapping[str, Callable[[np.ndarray], np.ndarray]]] = {}
 
     fisher_depends_on: ClassVar[tuple[str, ...] | None] = None
     """The fields that `natural` reads; None for all of them. Saves memory, changes no result."""
@@ -277,7 +280,7 @@ class Family(Predictive):
             >>> Poisson.initial_fields(np.array([1.0, np.e]))
             {'log_rate': array([0., 1.])}
         """
-        return {}
+        return {name: start(mean) for name, start in cls.starts.items()}
 
     def check_support(self, targets: Array, *, where: Array | None = None) -> None:
         """Raises where targets have no likelihood; call it once on real data, outside `jit`.

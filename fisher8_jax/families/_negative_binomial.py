@@ -1,7 +1,7 @@
 """The negative binomial by mean and concentration: counts that spread more than a Poisson's."""
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -56,11 +56,7 @@ class NegativeBinomial(DiagonalFamily):
     log_concentration: Array
 
     support = "counts"
-
-    @classmethod
-    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
-        """A mean of `mean`."""
-        return {"log_mean": safe_log(mean)}
+    starts: ClassVar = {"log_mean": safe_log}
 
     @property
     def mean(self) -> Array:

@@ -1,10 +1,9 @@
 """The Poisson distribution: counts with one predicted rate."""
 
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.scipy.special import i0e, i1e
 
@@ -46,11 +45,7 @@ class Poisson(DiagonalFamily):
     log_rate: Array
 
     support = "counts"
-
-    @classmethod
-    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
-        """A rate of `mean`."""
-        return {"log_rate": safe_log(mean)}
+    starts: ClassVar = {"log_rate": safe_log}
 
     @property
     def rate(self) -> Array:

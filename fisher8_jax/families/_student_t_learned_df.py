@@ -1,7 +1,7 @@
 """The Student-t whose degrees of freedom are predicted as well."""
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -67,10 +67,8 @@ class StudentTLearnedDf(StudentFamily, TriangularFamily):
     log_scale: Array
     log_df: Array
 
-    @classmethod
-    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
-        """5 degrees of freedom: mean and variance exist, and `log_df` still learns."""
-        return {"log_df": np.full(np.shape(mean), math.log(5))}
+    # 5 degrees of freedom: mean and variance exist, and `log_df` still learns.
+    starts: ClassVar = {"log_df": lambda mean: np.full(np.shape(mean), math.log(5))}
 
     @property
     def df(self) -> Array:

@@ -1,11 +1,10 @@
 """The zero-inflated Poisson: counts with more zeros than a rate explains."""
 
 import math
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from fisher8_jax._internal.bisection import smallest_count
@@ -66,11 +65,7 @@ class ZeroInflatedPoisson(TriangularFamily):
     log_rate: Array
 
     support = "counts"
-
-    @classmethod
-    def initial_fields(cls, mean: np.ndarray) -> dict[str, np.ndarray]:
-        """A rate of `mean`."""
-        return {"log_rate": safe_log(mean)}
+    starts: ClassVar = {"log_rate": safe_log}
 
     @property
     def rate(self) -> Array:

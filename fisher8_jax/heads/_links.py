@@ -16,11 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 import chex
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.flatten_util import ravel_pytree
 
 from fisher8_jax._fisher8 import fisher8
 from fisher8_jax._internal.checks import check_floating
@@ -224,13 +222,12 @@ Raw = dict[str, Array]
 
 
 def initial_outputs(link: str | Link[SomeFamily], targets: chex.Array) -> dict[str, np.ndarray]:
-    """The raw outputs of the best constant prediction, `argmin sum(nll(targets))`.
+    """The raw outputs of the best constant Gaussian, `argmin sum(nll(targets))`.
 
-    With them as first biases a head starts at the mean and variance of the data. Links to a
-    Gaussian have a closed form; for any other link the minimum is searched by L-BFGS.
+    With them as first biases a head starts at the mean and variance of the data.
 
     Args:
-        link: a name or a `Link`, as given to the head.
+        link: a name or a `Link` with `raw_of_moments`, as given to the head.
         targets: training targets, rows first, then the head's `target_shape` and the event shape.
 
     Returns:
@@ -246,46 +243,15 @@ def initial_outputs(link: str | Link[SomeFamily], targets: chex.Array) -> dict[s
     targets = jnp.asarray(targets)
     if targets.ndim == 0 or not len(targets):
         raise ValueError(f"`targets` must have at least one row, got shape {targets.shape}.")
-    if resolved.raw_of_moments is not None:
-        check_floating("targets", targets)
-        raw = resolved.raw_of_moments(jnp.mean(targets, axis=0), jnp.var(targets, axis=0))
-    else:
-        raw = _search(resolved, targets)
+    if resolved.raw_of_moments is None:
+        raise TypeError(
+            "This `link` has no closed form for its first outputs. Give `initial` values of your "
+            "own by their names, or standardise the targets: then zeros are a good start."
+        )
+    check_floating("targets", targets)
+    raw = resolved.raw_of_moments(jnp.mean(targets, axis=0), jnp.var(targets, axis=0))
     _check_finite(raw)
     return {name: np.asarray(value) for name, value in raw.items()}
-
-
-def _search(link: Link[SomeFamily], targets: Array) -> Raw:
-    """Minimises the mean NLL of one constant prediction."""
-    from scipy.optimize import minimize  # which comes with JAX and is slow to import
-
-    event_ndim = len(_event_shape(link))
-    target_shape = targets.shape[1 : targets.ndim - event_ndim]
-    rows = len(targets)
-    learned = {name: jnp.full(target_shape, value) for name, value in link.learned}
-    start = {name: jnp.zeros((*target_shape, *axes)) for name, axes in link.outputs}
-
-    def loss(raw: Raw) -> Array:
-        spread = {n: jnp.broadcast_to(leaf, (rows, *leaf.shape)) for n, leaf in raw.items()}
-        return jnp.mean(link.make(**spread, **learned).nll(targets))
-
-    flat, unravel = ravel_pytree(start)
-    value_and_grad = jax.jit(jax.value_and_grad(lambda x: loss(unravel(x))))
-    found = minimize(value_and_grad, np.asarray(flat), jac=True, method="L-BFGS-B").x
-    return unravel(jnp.asarray(found, flat.dtype))
-
-
-def _event_shape(link: Link[SomeFamily]) -> tuple[int, ...]:
-    """The shape of one target of the link, found without computing anything."""
-    shapes: list[tuple[int, ...]] = []
-
-    def trace() -> None:
-        outputs = {name: jnp.zeros(axes) for name, axes in link.outputs}
-        learned = {name: jnp.full((), value) for name, value in link.learned}
-        shapes.append(link.make(**outputs, **learned).event_shape)
-
-    jax.eval_shape(trace)
-    return shapes[0]
 
 
 def _check_finite(raw: Raw) -> None:

@@ -2,7 +2,6 @@
 
 from fisher8_jax.optimizers._average import AverageState as AverageState
 from fisher8_jax.optimizers._average import track_average as track_average
-from fisher8_jax.optimizers._best_params import BestParams as BestParams
 from fisher8_jax.optimizers._descent import decay_schedule as decay_schedule
 from fisher8_jax.optimizers._descent import descend as descend
 from fisher8_jax.optimizers._fisher8_optimizer import default_max_change as default_max_change

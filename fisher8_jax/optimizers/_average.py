@@ -1,8 +1,7 @@
 """An average of the parameters over the last steps, kept in the state of the optimizer.
 
 A network that can follow single training points drives their predicted variance towards 0, and a
-few test points then ruin the mean NLL. The average cures that, as does the choice of the best
-parameters by held-out NLL in `_best_params.py`; both work under `jit`, `vmap` and `scan`.
+few test points then ruin the mean NLL. The average cures that; it works under `vmap` and `scan`.
 """
 
 from typing import NamedTuple, Self

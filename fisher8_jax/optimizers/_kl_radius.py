@@ -46,7 +46,7 @@ from fisher8_jax.optimizers._relative_change import relative_change, typical_siz
 
 # A correction aims a little inside the radius and at most halves the step.
 _AIM = 0.98
-_LARGEST_CORRECTION = 0.5
+_LARGEST_CORRECTION, _MOST_CORRECTIONS = 0.5, 10
 
 
 class KLRadiusState(NamedTuple):
@@ -93,7 +93,6 @@ def scale_by_kl_radius(
     mode: Literal["target", "cap"] = "target",
     max_change: float | Array | optax.Schedule | None = None,
     exact: bool = False,
-    max_backtracks: int = 10,
     measure: Literal["derivative", "difference"] = "derivative",
     measure_every: int | Array | None = None,
     axis_name: AxisName | None = None,
@@ -129,9 +128,7 @@ def scale_by_kl_radius(
             the typical matrix at the start, such as a bias at zero, counts as that large. Without
             a matrix there are no hidden units to protect, and no bound.
         exact: True measures the divergence of the step itself, by one more forward pass, and
-            shortens the step until it is at most `max_kl`.
-        max_backtracks: the largest number of corrections if `exact`; a step that is still too long
-            after them is dropped.
+            shortens the step until it is at most `max_kl`, ten times at most; then it is dropped.
         measure: 'derivative' is one forward-mode derivative, exact and about twice the cost of a
             forward pass; 'difference' compares two forward passes, of which the compiler shares one
             with the gradient. Its error is below about one percent, it needs parameters of at least
@@ -167,7 +164,6 @@ def scale_by_kl_radius(
     check_choice("mode", mode, ("target", "cap"))
     check_choice("measure", measure, ("derivative", "difference"))
     by_difference = measure == "difference"
-    check_positive("max_backtracks", max_backtracks)
     check_measure_every(measure_every, exact=exact)
 
     def init(params: optax.Params) -> KLRadiusState:
@@ -228,7 +224,7 @@ def scale_by_kl_radius(
                 moved = optax.apply_updates(params, _multiply(updates, scale))
                 return _mean_kl(dist, predict(moved), elements)
 
-            scale, exact_kl = _shorten(scale, divergence, radius, max_backtracks)
+            scale, exact_kl = _shorten(scale, divergence, radius)
         scaled = _multiply(updates, scale)
         usable = all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
         quadratic_kl = jnp.square(scale * size) * unit_kl
@@ -279,13 +275,13 @@ def _widen(dist: Family) -> Family:
 
 
 def _shorten(
-    scale: Array, divergence: Callable[[Array], Array], radius: Array, max_backtracks: int
+    scale: Array, divergence: Callable[[Array], Array], radius: Array
 ) -> tuple[Array, Array]:
     """Shortens until `divergence(scale)` is at most `radius`; nan if that does not happen."""
 
     def is_too_far(carry: tuple[Array, Array, Array]) -> Array:
         _, kl, tries = carry
-        return ~(kl <= radius) & (tries < max_backtracks)
+        return ~(kl <= radius) & (tries < _MOST_CORRECTIONS)
 
     def shorten(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         scale, kl, tries = carry

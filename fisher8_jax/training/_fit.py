@@ -209,7 +209,7 @@ def _fitted(progress: Progress, training: Training, diagnostics: bool) -> Fitted
     step, loader = progress.step, training.loader
     has_validation = loader.validation is not None or loader.folds.held_out.size > 0
     made = tuple(s for s in training.plan.validation_steps if s <= step and has_validation)
-    scores = np.asarray(progress.validated.best.score, np.float64)
+    scores = np.asarray(progress.validated.nll, np.float64)
     history = np.asarray(progress.nll)[: len(made)]
     metrics = {name: np.asarray(values)[:step] for name, values in progress.metrics.items()}
     record, gradient = None, training.method.gradient

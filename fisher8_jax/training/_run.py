@@ -14,7 +14,7 @@ from fisher8_jax._internal.progress import Report, report_progress
 from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
-from fisher8_jax.optimizers import AverageState, BestParams
+from fisher8_jax.optimizers import AverageState
 from fisher8_jax.training._data import BatchLoader, Data, Metrics, Params, Variables
 from fisher8_jax.training._method import Method, StepInfo, TrainingState, cast_like
 from fisher8_jax.training._networks import Network, apply_network
@@ -101,8 +101,10 @@ def train_steps(
 class Validated(NamedTuple):
     """What validation has found; every leaf has the runs as first axis."""
 
-    best: BestParams
+    best: tuple[Params, Variables]
     """Parameters and variables with the lowest validation NLL."""
+    nll: Array
+    """That NLL; infinite before the first one."""
     best_step: Array
     stopped: Array
     """True for a run without improvement for too long; nothing it does afterwards counts."""
@@ -114,8 +116,8 @@ def start_validation(trained: Trained) -> Validated:
     runs = len(trained.state.step)
     # A copy, because the first step gives the arrays of the state up.
     best = jax.tree.map(jnp.copy, (trained.state.params, trained.state.variables))
-    scores = jnp.full((runs,), jnp.inf, jnp.float32)
-    return Validated(BestParams(best, scores), jnp.zeros(runs, jnp.int32), jnp.zeros(runs, bool))
+    infinite = jnp.full((runs,), jnp.inf, jnp.float32)
+    return Validated(best, infinite, jnp.zeros(runs, jnp.int32), jnp.zeros(runs, bool))
 
 
 def validation_nll(
@@ -155,13 +157,13 @@ def validate(
 
 def final_params(trained: Trained, validated: Validated) -> tuple[Params, Variables]:
     """The best parameters and variables; the last ones of a run without a validation NLL."""
-    is_known = np.isfinite(np.asarray(validated.best.score))
+    is_known = np.isfinite(np.asarray(validated.nll))
     last = (trained.params, trained.state.variables)
     if is_known.all() or not is_known.any():
-        return validated.best.params if is_known.all() else last
+        return validated.best if is_known.all() else last
     return jax.tree.map(
         lambda best, now: jnp.where(append_axes(is_known, best.ndim), best, now),
-        validated.best.params,
+        validated.best,
         last,
     )
 
@@ -201,11 +203,12 @@ def _validate(
     def of_run(now: tuple, step: Array, validated: Validated, nll: Array) -> Validated:
         # A stopped run keeps what it has, whatever comes; so does one whose NLL is not finite.
         value = jnp.where(validated.stopped | ~jnp.isfinite(nll), jnp.inf, nll)
-        best = validated.best.keep(now, value)
-        is_better = value < validated.best.score
+        is_better = value < validated.nll
+        best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), now, validated.best)
         best_step = jnp.where(is_better, step, validated.best_step)
         waited = (step - best_step).astype(jnp.float32)
-        return Validated(best, best_step, validated.stopped | (waited >= patience))
+        lowest = jnp.where(is_better, value, validated.nll)
+        return Validated(best, lowest, best_step, validated.stopped | (waited >= patience))
 
     return jax.vmap(of_run)(now, steps, validated, nll)
 

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from benchmarks.experiments.collapse.jobs import constant_share
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import TrainingRecord, constant_share
+from fisher8_jax.diagnostics import TrainingRecord
 
 HIDDEN, POINTS, BATCH, STEPS = 16, 512, 16, 400
 FLOAT = jnp.float32

@@ -149,7 +149,7 @@ def test_exact_drops_a_step_that_stays_too_long(problem):
         moved = sum(jnp.sum(jnp.abs(p[name] - params[name])) for name in p)
         return Gaussian(dist.mean, jnp.where(moved > 0, jnp.nan, dist.log_variance))
 
-    radius = scale_by_kl_radius(0.1, exact=True, max_backtracks=3)
+    radius = scale_by_kl_radius(0.1, exact=True)
     scaled, state = radius.update(updates, radius.init(params), params, predict=fragile)
     assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(scaled))
     assert int(state.skipped) == 1

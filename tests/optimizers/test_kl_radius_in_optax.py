@@ -216,8 +216,3 @@ def test_error_of_a_radius_that_is_not_positive(max_kl):
 def test_error_of_an_unknown_mode():
     with pytest.raises(ValueError, match="`mode` must be one of target, cap"):
         scale_by_kl_radius(0.1, mode="trust")
-
-
-def test_error_of_no_backtracks():
-    with pytest.raises(ValueError, match="`max_backtracks` must be positive"):
-        scale_by_kl_radius(0.1, exact=True, max_backtracks=0)

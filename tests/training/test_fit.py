@@ -330,9 +330,7 @@ def test_a_method_that_is_none_is_named(method):
 
 
 def test_a_network_that_returns_no_distribution_is_named():
-    with pytest.raises(
-        TypeError, match=r"of `network` must be a distribution such as .* got "
-    ):
+    with pytest.raises(TypeError, match=r"of `network` must be a distribution such as .* got "):
         fit(lambda params, x: x, START, make_data(), PLAN, **QUIET)
 
 

@@ -48,10 +48,10 @@ def test_the_best_is_kept_and_a_stopped_run_stays_so(trained):
     found = validate(moved(2), found, np.array([2.0, -np.inf]), patience_steps=2)
     assert found.stopped.tolist() == [False, True]  # two steps without a number
     found = validate(moved(3), found, np.array([2.5, 1.0]), patience_steps=2)
-    assert found.best.score.tolist() == [2.0, np.inf]
+    assert found.nll.tolist() == [2.0, np.inf]
     assert found.best_step.tolist() == [2, 0]
     average = moved(2).params["w"]
-    np.testing.assert_allclose(found.best.params[0]["w"][0], average[0])
+    np.testing.assert_allclose(found.best[0]["w"][0], average[0])
 
 
 def test_held_out_rows_without_targets_never_score_zero(trained):

@@ -6,6 +6,7 @@ at 0.001 on the plain NLL.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,7 +25,6 @@ from benchmarks.machinery.step import Run, Task, plain_network
 from benchmarks.machinery.store import Store
 from benchmarks.machinery.workers import Report
 from fisher8_jax import Gaussian
-from fisher8_jax.diagnostics import constant_share
 from fisher8_jax.metrics import nll, rmse
 from fisher8_jax.training import (
     LossGradient,
@@ -127,6 +127,20 @@ def _to_look_at(arrays: Arrays) -> tuple[Array, ...]:
     runs = np.arange(len(rows))[:, None]
     seen = arrays.train_inputs[runs, rows], arrays.train_targets[runs, rows]
     return tuple(map(jnp.asarray, (*seen, *arrays[4:])))
+
+
+def constant_share(predict: Callable[[Array], Gaussian], inputs: Array) -> Array:
+    """The share of a batch whose prediction no longer depends on the input.
+
+    Every input is moved in a random direction, each feature in proportion to its spread over the
+    batch. A prediction counts as constant if that changes it by less than 1e-8 nats.
+    """
+    spread = jnp.std(inputs, axis=0, keepdims=True)
+    direction = spread * jax.random.normal(jax.random.key(0), inputs.shape, spread.dtype)
+    dist, change = jax.jvp(predict, (inputs,), (direction,))
+    moved = 0.5 * dist.fisher_norm_sq(change)
+    is_still = jnp.all(moved.reshape(inputs.shape[0], -1) < 1e-8, axis=1)
+    return jnp.mean(is_still, dtype=spread.dtype)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

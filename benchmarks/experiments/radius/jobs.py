@@ -20,7 +20,7 @@ from benchmarks.experiments.uci.jobs import (
 from benchmarks.experiments.uci.plan import BATCH, BUDGETS
 from benchmarks.machinery.baselines import BASELINES
 from benchmarks.machinery.loop import Schedule, TrainState, start, train
-from benchmarks.machinery.networks import Mlp
+from benchmarks.machinery.networks import Mlp, Params
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.rows import shuffled_rows
 from benchmarks.machinery.seeds import generator
@@ -29,7 +29,6 @@ from benchmarks.machinery.store import Store
 from benchmarks.machinery.training import Setup
 from benchmarks.machinery.workers import Report
 from fisher8_jax.optimizers import (
-    BestParams,
     fisher8_optimizer,
     scale_by_kl_radius,
     track_average,
@@ -169,10 +168,18 @@ def _draw_schedule(job: RadiusJob, prepared: Prepared, held_out: HeldOut | None)
     return Schedule(np.stack(drawn, axis=1), new_epoch, np.ones(steps, np.float32))
 
 
+class Best(NamedTuple):
+    """The parameters with the lowest held-out NLL so far, and that NLL."""
+
+    params: Params
+    nll: Array
+
+
 def _start_best(state: TrainState, prepared: Prepared) -> dict[str, Any]:
     # Copies, because the training loop gives the memory of its state away.
     copy = jax.tree.map(jnp.array, state.params)
-    return {name: jax.vmap(BestParams.start)(copy) for name in _candidates(state)}
+    infinite = jnp.full(len(jax.tree.leaves(copy)[0]), jnp.inf, jnp.float32)
+    return {name: Best(copy, infinite) for name in _candidates(state)}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -180,7 +187,10 @@ def _keep_best(setup, best, candidates, held_out, datasets):
     def of_run(best, params, source, rows, mask):
         dist, _ = setup.predict(params, None, datasets.inputs[source, rows])
         values = dist.nll(datasets.targets[source, rows])
-        return best.keep(params, jnp.sum(jnp.where(mask, values, 0)) / jnp.sum(mask))
+        nll = jnp.sum(jnp.where(mask, values, 0)) / jnp.sum(mask)
+        is_better = nll < best.nll
+        kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), params, best.params)
+        return Best(kept, jnp.where(is_better, nll, best.nll))
 
     splits = jnp.arange(len(held_out.rows))
     over_runs = jax.vmap(of_run)

@@ -1,4 +1,4 @@
-"""The average of the parameters and the best ones on held-out data."""
+"""The average of the parameters."""
 
 import functools
 
@@ -10,7 +10,6 @@ import pytest
 from jax import lax
 
 from fisher8_jax.optimizers import (
-    BestParams,
     fisher8_optimizer,
     scale_by_kl_radius,
     track_average,
@@ -66,23 +65,6 @@ def test_it_follows_the_radius_and_leaves_the_update_alone():
         np.testing.assert_allclose(average, params[name] + updates[name], atol=1e-6)
 
 
-def test_best_under_vmap_and_scan():
-    scores = jnp.array([[3.0, jnp.nan, 1.0, 2.0], [jnp.inf, 5.0, jnp.nan, 5.0]])
-
-    @jax.jit
-    @jax.vmap
-    def best_of(scores):
-        def step(best, item):
-            return best.keep({"w": item[0]}, item[1]), None
-
-        places = jnp.arange(4.0)
-        return lax.scan(step, BestParams.start({"w": jnp.array(-1.0)}), (places, scores))[0]
-
-    best = best_of(scores)
-    np.testing.assert_array_equal(best.params["w"], [2.0, 1.0])  # ties keep the earlier one
-    np.testing.assert_array_equal(best.score, [1.0, 5.0])
-
-
 def test_the_default_optimizer_takes_an_average_behind_it():
     params, (inputs, targets) = make_params(), make_batch()
     optimizer = optax.chain(fisher8_optimizer(10), track_average(5))
@@ -99,5 +81,3 @@ def test_errors():
     average = track_average(2)
     with pytest.raises(ValueError, match="`track_average` needs `params`"):
         average.update(jnp.ones(2), average.init(jnp.ones(2)))
-    with pytest.raises(ValueError, match="`score` must be a scalar"):
-        BestParams.start(jnp.ones(2)).keep(jnp.ones(2), jnp.ones(2))
