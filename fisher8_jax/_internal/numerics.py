@@ -182,3 +182,10 @@ def _bounded(log_scale: Array) -> Array:
 
 def _zero_if_empty(log_max: Array) -> Array:
     return jnp.where(log_max == -jnp.inf, 0, log_max)
+
+
+def add_scaled(plain: Array, value: Array, log_scale: Array) -> Scaled:
+    """`plain + value * exp(log_scale)`, with a scale taken out where the product is large."""
+    common = jnp.maximum(log_scale, 0)
+    total = multiply_by_exp(plain, -common) + multiply_by_exp(value, log_scale - common)
+    return Scaled(total, common)

@@ -10,8 +10,14 @@ from jax import Array
 
 from fisher8_jax._internal.checks import check_levels
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax._points import INTERVAL_LEVELS, Axis, Points, count, prepare
-from fisher8_jax.calibration._calibration_checks import check_calibrated_shape
+from fisher8_jax._points import (
+    INTERVAL_LEVELS,
+    Axis,
+    Points,
+    check_calibrated_shape,
+    count,
+    prepare,
+)
 from fisher8_jax.families import Predictive
 from fisher8_jax.metrics import Interval
 

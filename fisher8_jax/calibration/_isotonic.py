@@ -15,8 +15,14 @@ from jax import Array
 
 from fisher8_jax._internal.checks import check_count
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax._points import Axis, Points, check_predictive, count, prepare
-from fisher8_jax.calibration._calibration_checks import check_calibrated_shape
+from fisher8_jax._points import (
+    Axis,
+    Points,
+    check_calibrated_shape,
+    check_predictive,
+    count,
+    prepare,
+)
 from fisher8_jax.calibration._recalibrated import Recalibrated, recalibrate
 from fisher8_jax.families import Predictive
 

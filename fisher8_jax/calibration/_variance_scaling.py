@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax._points import Axis, plain_mean, prepare, reduce
-from fisher8_jax.calibration._calibration_checks import check_calibrated_shape
+from fisher8_jax._points import Axis, check_calibrated_shape, plain_mean, prepare, reduce
 from fisher8_jax.families import Predictive
 
 SomePredictive = TypeVar("SomePredictive", bound=Predictive)

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.bisection import smallest_float, tail_reaches
 from fisher8_jax._internal.deviance import exp_excess, log_ratio
 from fisher8_jax._internal.incomplete import gamma_density, gamma_tails
-from fisher8_jax._internal.numerics import Scaled, multiply_by_exp
+from fisher8_jax._internal.numerics import Scaled, add_scaled, multiply_by_exp
 from fisher8_jax._internal.special import (
     digamma_remainder,
     log_gamma_bregman,
@@ -21,7 +21,6 @@ from fisher8_jax._internal.special import (
 )
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import DiagonalFamily, Entry
-from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._targets import scale_alone
 
 _LARGEST_PLAIN_LOG = 80.0

@@ -9,11 +9,10 @@ import numpy as np
 from jax import Array
 
 from fisher8_jax._internal.deviance import log1p_deficit
-from fisher8_jax._internal.numerics import Scaled
+from fisher8_jax._internal.numerics import Scaled, add_scaled
 from fisher8_jax._internal.special import trigamma_remainder
 from fisher8_jax.families._contract import family
 from fisher8_jax.families._diagonal import Entry
-from fisher8_jax.families._scaled import add_scaled
 from fisher8_jax.families._student_t import (
     StudentFamily,
     natural_residual,

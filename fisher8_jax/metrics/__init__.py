@@ -5,6 +5,5 @@ from fisher8_jax.metrics._calibration_error import ece as ece
 from fisher8_jax.metrics._evaluate import evaluate as evaluate
 from fisher8_jax.metrics._evaluation import Evaluation as Evaluation
 from fisher8_jax.metrics._intervals import Interval as Interval
-from fisher8_jax.metrics._intervals import coverage as coverage
 from fisher8_jax.metrics._scores import nll as nll
 from fisher8_jax.metrics._scores import rmse as rmse

@@ -29,7 +29,7 @@ from fisher8_jax.metrics._calibration_error import (
     quantile_statistic,
 )
 from fisher8_jax.metrics._evaluation import Evaluation
-from fisher8_jax.metrics._intervals import central_intervals, coverage_statistic
+from fisher8_jax.metrics._intervals import central_intervals
 from fisher8_jax.metrics._scores import nll_statistic
 
 
@@ -120,6 +120,8 @@ def _statistics(points: Points, levels: tuple[float, ...], constant: bool) -> di
     dist, targets, or_nan = points.dist, points.targets, points.or_nan
     residual, interval = dist.residual(targets), central_intervals(dist, levels)
 
+    covered = interval.contains(targets) & points.finite[..., None]
+
     def per_level(values: Array) -> Statistic:
         return mean_per_level(jnp.where(points.finite[..., None], values, jnp.nan))
 
@@ -132,7 +134,9 @@ def _statistics(points: Points, levels: tuple[float, ...], constant: bool) -> di
         "quantile_calibration_error": quantile_statistic(points),
         "mean_z_squared": plain_mean(jnp.square(points.z)),
         "sharpness": root_mean_square(points, or_nan(dist.std)),
-        "coverage": coverage_statistic(points, interval),
+        "coverage": mean_per_level(
+            points.share(interval.contains(targets) & points.finite[..., None])
+        ),
         "interval_width": per_level(interval.width),
         "interval_score": per_level(interval.score(targets)),
     }

@@ -9,17 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fisher8_jax._internal.checks import check_levels, check_targets
+from fisher8_jax._internal.checks import check_targets
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax._points import (
-    INTERVAL_LEVELS,
-    Axis,
-    Points,
-    Statistic,
-    mean_per_level,
-    prepare,
-    reduce,
-)
 from fisher8_jax.families import Predictive
 
 
@@ -76,36 +67,3 @@ def central_intervals(dist: Predictive, levels: tuple[float, ...]) -> Interval:
     # Mapped rather than repeated: one copy of the quantile function in the compiled program.
     ends = jax.vmap(quantile, out_axes=-1)(jnp.asarray(tails, dist.mean.dtype))
     return Interval(ends[..., : len(levels)], ends[..., len(levels) :], levels)
-
-
-def coverage(
-    dist: Predictive,
-    targets: Array,
-    *,
-    axis: Axis = 0,
-    where: Array | None = None,
-    levels: tuple[float, ...] = INTERVAL_LEVELS,
-) -> Array:
-    """The share of targets inside the central interval of each level; honest if it is the level.
-
-    A non-finite prediction covers nothing. Arguments are those of `rmse` and the `levels` of
-    `evaluate`.
-
-    Returns:
-        Shape of the remaining coordinates plus one last axis of levels.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> dist = Gaussian(jnp.zeros(2), jnp.zeros(2))
-        >>> coverage(dist, jnp.array([0.5, 1.8]), levels=(0.5, 0.95))
-        Array([0.5, 1. ], dtype=float32)
-    """
-    points = prepare(dist, targets, where, axis)
-    interval = central_intervals(points.dist, check_levels(levels))
-    return reduce(points, coverage_statistic(points, interval))
-
-
-def coverage_statistic(points: Points, interval: Interval) -> Statistic:
-    inside = interval.contains(points.targets) & points.finite[..., None]
-    return mean_per_level(points.share(inside))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from matplotlib.axes import Axes
@@ -83,7 +82,7 @@ def plot_fit(
     ax = current_axes(ax)
     order = np.argsort(x, kind="stable")
     for level in sorted(check_levels(levels), reverse=True):
-        low, high = (_quantile(dist, 0.5 * (1 + sign * level)) for sign in (-1, 1))
+        low, high = np.asarray(dist.interval(level), np.float64)
         alpha = 0.15 + 0.25 * (1 - level)
         edges: dict[str, Any] = {"color": BLUE, "linewidth": 0.6}
         edges["linestyle"] = ":" if level > 0.9 else "--"
@@ -104,10 +103,6 @@ def plot_fit(
     mean = np.asarray(dist.center, np.float64)
     ax.plot(x[order], mean[order], **merged(line, kwargs, (("c", "color"), ("lw", "linewidth"))))
     return finish(ax, "input", "target")
-
-
-def _quantile(dist: Predictive, probability: float) -> np.ndarray:
-    return np.asarray(dist.quantile(jnp.full(dist.batch_shape, probability)), np.float64)
 
 
 # More intervals than this hide each other.
@@ -139,7 +134,7 @@ def _plot_points(
     order = np.argsort(x, kind="stable")
     drawn = order[:: -(-len(order) // _MOST_INTERVALS)]
     for level in sorted(check_levels(levels), reverse=True):
-        low, high = (_quantile(dist, 0.5 * (1 + sign * level))[drawn] for sign in (-1, 1))
+        low, high = np.asarray(dist.interval(level), np.float64)[:, drawn]
         name, width = f"{percent(level)} interval", 1 + 2.5 * (1 - level)
         ax.vlines(x[drawn], low, high, color=BLUE, alpha=0.5, linewidth=width, label=name)
     if targets is not None:

@@ -170,7 +170,7 @@ def test_several_axes_and_none():
     for axis in [(1, 0), (-2, -3)]:
         np.testing.assert_allclose(metrics.nll(*images, axis=axis), flat.nll, rtol=1e-12)
     np.testing.assert_allclose(metrics.nll(*images, axis=None), flat.nll.mean(), rtol=1e-12)
-    assert metrics.coverage(*images, axis=1).shape == (4, 2, 4)
+    assert metrics.evaluate(*images, axis=1).coverage.shape == (4, 2, 4)
 
 
 def test_huge_and_tiny_numbers_in_float32():
