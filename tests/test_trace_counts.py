@@ -19,7 +19,6 @@ from fisher8_jax import (
     microbatched_value_and_grad,
     scale_by_kl_radius,
 )
-from fisher8_jax.ensembles import predict_members
 
 PARAMS = {"weight": jnp.ones((2, 3)), "bias": jnp.zeros(2)}
 
@@ -97,12 +96,6 @@ def test_microbatches_do_not_multiply_the_traces():
         value, gradient = step(PARAMS, x.T, y)
         chex.assert_tree_all_finite((value, gradient))
         chex.assert_trees_all_equal_shapes_and_dtypes(gradient, PARAMS)
-
-
-def test_members_are_traced_as_one_network():
-    params = jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), PARAMS)
-    x, _ = batch(0)
-    predict_members(chex.assert_max_traces(network, n=1), params, x)
 
 
 def test_evaluation_is_traced_once():

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 
 from fisher8_jax import Gaussian
-from fisher8_jax.ensembles import predict_members
+from fisher8_jax.ensembles import Mixture
 from fisher8_jax.training import LearningRate, Method, Plan, fit
 
 keys = jax.random.split(jax.random.key(0), 3)
@@ -55,7 +55,7 @@ params = fitted.params
 # -------------------------
 
 grid = jnp.linspace(-4.0, 4.0, 200)
-mixture = predict_members(network, params, grid)
+mixture = Mixture(jax.vmap(network, in_axes=(0, None))(params, grid))
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 std = jnp.sqrt(mixture.variance)
 left.fill_between(grid, mixture.mean - 2 * std, mixture.mean + 2 * std, alpha=0.3, label="± 2 std")

@@ -74,7 +74,8 @@ def top_gradient_share(
         Seitzer et al., ICLR 2022, on the points that training neglects.
     """
     check_number("share", share, above=0, at_most=1)
-    _check(dist)
+    check_family("`dist`", dist)
+    check_has_batch(dist.batch_shape)
     return _top_shares(dist, dist.check_targets(targets), where, share=share, natural=natural)
 
 
@@ -85,11 +86,6 @@ def _top_shares(
     gradients, counted = _gradients(dist, targets, natural, where)
     number = jnp.ceil(share * counted.sum()).astype(int)
     return {name: _top_share(_log_norms(g), number) for name, g in gradients.items()}
-
-
-def _check(dist: Family) -> None:
-    check_family("`dist`", dist)
-    check_has_batch(dist.batch_shape)
 
 
 def _gradients(

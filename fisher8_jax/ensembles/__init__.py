@@ -1,4 +1,3 @@
-"""Ensembles: stacked members, and the mixture that they predict together."""
+"""Ensembles: the mixture that stacked members predict together."""
 
 from fisher8_jax.ensembles._mixture import Mixture as Mixture
-from fisher8_jax.ensembles._mixture import predict_members as predict_members

@@ -7,7 +7,6 @@ with the members as first axis of every leaf. A function of one member becomes o
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, Self
 
 import chex
@@ -21,7 +20,7 @@ from jax.typing import ArrayLike
 from fisher8_jax._internal.bisection import crowded_nodes, smallest_float
 from fisher8_jax._internal.numerics import at_least_float32
 from fisher8_jax._internal.trees import register_tree
-from fisher8_jax.families import Family, Gaussian, Predictive
+from fisher8_jax.families import Gaussian, Predictive
 
 
 def check_members(members: object) -> int:
@@ -274,24 +273,6 @@ class Mixture(Predictive):
         for _ in range(extra):
             evaluate = jax.vmap(evaluate)
         return evaluate(jnp.broadcast_to(values, (*values.shape[:extra], *shape)))
-
-
-def predict_members(
-    predict: Callable[[chex.ArrayTree, Array], Family], params: chex.ArrayTree, inputs: Array
-) -> Mixture:
-    """The predictive mixture of stacked `params`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from fisher8_jax import Gaussian
-        >>> predict = lambda slope, x: Gaussian(slope * x, jnp.zeros_like(x))
-        >>> predict_members(predict, jnp.array([1.0, 3.0]), jnp.array([1.0, 2.0])).mean
-        Array([2., 4.], dtype=float32)
-    """
-    if len(jax.tree.leaves(params)[0]) == 1:
-        one = predict(jax.tree.map(lambda leaf: leaf[0], params), inputs)
-        return Mixture(jax.tree.map(lambda leaf: leaf[None], one))
-    return Mixture(jax.vmap(predict, in_axes=(0, None))(params, inputs))
 
 
 def _gaussians_apart(members: Gaussian, own: Array) -> Array:

@@ -134,9 +134,7 @@ def _statistics(points: Points, levels: tuple[float, ...], constant: bool) -> di
         "quantile_calibration_error": quantile_statistic(points),
         "mean_z_squared": plain_mean(jnp.square(points.z)),
         "sharpness": root_mean_square(points, or_nan(dist.std)),
-        "coverage": mean_per_level(
-            points.share(interval.contains(targets) & points.finite[..., None])
-        ),
+        "coverage": mean_per_level(points.share(covered)),
         "interval_width": per_level(interval.width),
         "interval_score": per_level(interval.score(targets)),
     }

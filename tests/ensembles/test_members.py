@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fisher8_jax.ensembles import Mixture, predict_members
+from fisher8_jax.ensembles import Mixture
 from fisher8_jax.heads.linen import DistributionHead
 
 
@@ -40,16 +40,9 @@ def member(tree, index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def test_an_ensemble_of_one_predicts_as_that_member_to_the_bit():
-    inputs, _ = problem()
-    mixture = predict_members(Network().apply, members(1), inputs)
-    alone = Network().apply(member(members(1), 0), inputs)
-    np.testing.assert_array_equal(mixture.mean, alone.mean)
-
-
 def test_predictions_of_members_are_a_mixture():
     params, inputs = members(3), problem()[0]
-    mixture = predict_members(Network().apply, params, inputs)
+    mixture = Mixture(jax.vmap(Network().apply, in_axes=(0, None))(params, inputs))
     assert (mixture.size, mixture.batch_shape) == (3, (16,))
     first = Network().apply(member(params, 0), inputs)
     np.testing.assert_allclose(mixture.member(0).mean, first.mean, rtol=1e-5, atol=1e-6)
