@@ -9,8 +9,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
+from benchmarks.machinery.figures import style
 from fisher8_jax.estimator import Fisher8Regressor
-from fisher8_jax.plots import plot_fit, style
+from fisher8_jax.plots import plot_fit
 from fisher8_jax.training import LearningRate, LossGradient, Method
 
 ROWS = 100
