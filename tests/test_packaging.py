@@ -57,6 +57,7 @@ def test_every_dependency_of_the_core_has_a_lower_bound_and_no_other():
         "flax",
         "chex",
         "numpy",
+        "scipy",
     ]
 
 

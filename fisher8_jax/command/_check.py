@@ -157,7 +157,7 @@ def _distance(found: Any, expected: np.ndarray) -> float:
 def step_seconds(rows: int, width: int) -> dict[str, float]:
     """The shortest wall time of a gradient, which other programs disturb least, in turn."""
     params, x, y = jax.device_put(_problem(rows, 8, width, width))
-    programs: dict[str, Callable[[Params], Any]] = {
+    programs: dict[str, Callable[[Params], object]] = {
         "NLL": jax.grad(lambda p: _predict(p, x).nll(y).mean()),
         "fisher8": jax.grad(lambda p: fisher8_nll(_predict(p, x), y).mean()),
         "network_gradient": lambda p: network_gradient(_predict, p, x, y).gradient,
@@ -174,7 +174,7 @@ def step_seconds(rows: int, width: int) -> dict[str, float]:
     return {name: min(values) for name, values in times.items()}
 
 
-def _seconds(step: Callable[[Params], Any], params: Params, calls: int) -> float:
+def _seconds(step: Callable[[Params], object], params: Params, calls: int) -> float:
     start = time.perf_counter()
     for _ in range(calls):
         result = step(params)

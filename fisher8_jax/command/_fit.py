@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -132,7 +133,7 @@ def _mean_importance(found: list[Importance]) -> Importance:
     return Importance(found[0].names, mean.mean(axis=0), spread.mean(axis=0), error)
 
 
-def _save(model: Fisher8Regressor, path: Any) -> None:
+def _save(model: Fisher8Regressor, path: Path) -> None:
     try:
         model.save(path)
     except OSError as error:

@@ -13,6 +13,7 @@ from fisher8_jax.plots._style import (
     BLACK,
     BLUE,
     VERMILLION,
+    Keywords,
     check_inputs_1d,
     check_one_target,
     current_axes,
@@ -84,7 +85,7 @@ def plot_fit(
     for level in sorted(check_levels(levels), reverse=True):
         low, high = np.asarray(dist.interval(level), np.float64)
         alpha = 0.15 + 0.25 * (1 - level)
-        edges: dict[str, Any] = {"color": BLUE, "linewidth": 0.6}
+        edges: Keywords = {"color": BLUE, "linewidth": 0.6}
         edges["linestyle"] = ":" if level > 0.9 else "--"
         ax.fill_between(
             x[order], low[order], high[order], color=BLUE, alpha=alpha, linewidth=0,
@@ -94,7 +95,7 @@ def plot_fit(
         ax.plot(x[order], high[order], **edges)
     if targets is not None:
         y, drawn = drawn_targets(dist, targets, where)
-        dots: dict[str, Any] = {"markersize": 3, "color": "0.25", "zorder": 1.5}
+        dots: Keywords = {"markersize": 3, "color": "0.25", "zorder": 1.5}
         ax.plot(x[drawn], y[drawn], ".", label="targets", **dots)
     if truth is not None:
         true = check_inputs_1d(truth, number, "truth")
@@ -128,7 +129,7 @@ def _plot_points(
     levels: Sequence[float],
     where: Array | None,
     ax: Axes,
-    kwargs: dict[str, Any],
+    kwargs: Keywords,
 ) -> Axes:
     """An interval of its own for every point, or for evenly chosen ones of many."""
     order = np.argsort(x, kind="stable")

@@ -15,6 +15,7 @@ from fisher8_jax.plots._style import (
     BLUE,
     GREY,
     VERMILLION,
+    Keywords,
     current_axes,
     drawn_targets,
     finish,
@@ -115,7 +116,7 @@ def plot_pit(
         edges[:-1], counts / number, width=1 / bins, align="edge", **merged(bars, kwargs, aliases)
     )
     low, high = max(0, expected - error), expected + error
-    band: dict[str, Any] = {"color": "0.85", "linewidth": 0, "zorder": 0.5}
+    band: Keywords = {"color": "0.85", "linewidth": 0, "zorder": 0.5}
     ax.axhspan(low, high, label=_BAND, **band)
     ax.axhline(expected, color=GREY, linestyle="--", linewidth=1)
     ax.set_xlim(0, 1)

@@ -15,6 +15,9 @@ from fisher8_jax.families import Predictive
 BLACK, ORANGE, BLUE, VERMILLION = "#000000", "#E69F00", "#0072B2", "#D55E00"
 GREY = "0.45"
 
+Keywords = dict[str, Any]
+"""Keywords of matplotlib."""
+
 
 def current_axes(ax: Axes | None) -> Axes:
     """`ax`, or the current axes of pyplot as its own functions would use them."""
@@ -60,8 +63,8 @@ def legend_above_data(ax: Axes) -> None:
 
 
 def merged(
-    defaults: dict[str, Any], kwargs: dict[str, Any], aliases: Sequence[tuple[str, str]] = ()
-) -> dict[str, Any]:
+    defaults: Keywords, kwargs: Keywords, aliases: Sequence[tuple[str, str]] = ()
+) -> Keywords:
     """The caller's keywords over the defaults; short names such as `c` replace long ones."""
     taken = {long for short, long in aliases if short in kwargs}
     return {k: v for k, v in defaults.items() if k not in taken} | kwargs
