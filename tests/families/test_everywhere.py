@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.machinery.networks import stack_members
 from fisher8_jax import plots
+from fisher8_jax._internal.trees import array_fields
 from fisher8_jax.artifacts import TargetScaler, load_artifact, save_artifact
 from fisher8_jax.calibration import IsotonicPIT, SplitConformal, VarianceScaling
 from fisher8_jax.ensembles import Mixture
@@ -174,7 +175,7 @@ def test_a_family_knows_where_a_head_starts():
     mean = np.array([0.02, 0.4])
     for family in (Poisson, NegativeBinomial, Beta, Bernoulli):
         start = family.initial_fields(mean)
-        others = {name: np.zeros(2) for name in family.__dataclass_fields__ if name not in start}
+        others = {name: np.zeros(2) for name in array_fields(family) if name not in start}
         np.testing.assert_allclose(family(**start, **others).mean, mean, rtol=1e-12)
     assert all(np.isfinite(Poisson.initial_fields(np.zeros(1))["log_rate"]))
     assert all(np.isfinite(Bernoulli.initial_fields(np.ones(1))["logit"]))
