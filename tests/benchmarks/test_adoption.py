@@ -18,12 +18,14 @@ from benchmarks.experiments.adoption.loops import (
     mixture_nll,
     weaker,
 )
+from benchmarks.experiments.adoption.pictures import draw_returns
 from benchmarks.experiments.adoption.plan import LOOKS, METHODS, PROGRAMS, changed_lines
 from benchmarks.experiments.adoption.report import choose
-from benchmarks.experiments.adoption.report_parts import best_nll
+from benchmarks.experiments.adoption.report_parts import best_nll, pets_returns, pets_table
 from benchmarks.experiments.adoption.train import Parts
 from benchmarks.machinery import environments
 from benchmarks.machinery.command import UsageError
+from benchmarks.machinery.store import Store
 from fisher8_jax import Gaussian, fisher8_nll
 
 
@@ -181,3 +183,25 @@ def test_what_goes_on_names_the_command_that_must_come_before(tmp_path):
     )
     with pytest.raises(UsageError, match=r"--programs bde --problems airfoil --methods nll"):
         command.make_jobs(args, ["bde_sampler"])
+
+
+def test_returns_of_pets_stand_under_their_episodes(tmp_path):
+    store = Store(tmp_path)
+    for method, planned in (("nll", [-800.0, -100.0]), ("fisher8", [-600.0, -300.0])):
+        runs = [[{"return": [-1000.0, *planned]}, {"return": [-2000.0, *(2 * p for p in planned)]}]]
+        store.write(
+            f"adoption/rl_blox_pets-pendulum-{method}",
+            spec={"rates": [0.01]},
+            result={"runs": runs, "seconds": 30.0},
+            provenance={},
+        )
+    found = pets_table(store)
+    assert found.caption.endswith("1.0 minutes of one core")
+    rows = [dict(zip(found.header, row, strict=True)) for row in found.rows]
+    assert [row["random"] for row in rows] == ["-1500", "-1500"]
+    assert [(row["planned 1"], row["planned 2"]) for row in rows] == [
+        ("-1200", "-150"),
+        ("-900", "-450"),
+    ]
+    assert rows[0]["mean"] == "-675 (-900 to -450)"
+    assert draw_returns(pets_returns(store)).startswith(b"\x89PNG")

@@ -25,8 +25,9 @@ class Variant(NamedTuple):
         unit_norms: both parts divided by their norms over the batch.
         pull: a factor of the log-variance's part.
         is_shared: one network for both outputs, otherwise one for each.
-        optimizer: "adam", "decayed" (Adam, rate to 0) or "normalised" (no scaling of its own: steps
-            of the length of the rate, with momentum, rate to 0).
+        optimizer: "adam", "decayed" (Adam, rate to 0), "clipped" (the same on gradients whose
+            arrays are clipped to a norm of 1.5, as in bayesflow) or "normalised" (no scaling of its
+            own: steps of the length of the rate, with momentum, rate to 0).
     """
 
     natural: bool = True
@@ -51,6 +52,9 @@ VARIANTS = {
     "NLL, rate to 0": _NLL._replace(optimizer="decayed"),
     "Fisher8, rate to 0": Variant(optimizer="decayed"),
     "Fisher8, tenth, rate to 0": _TENTH._replace(optimizer="decayed"),
+    "NLL, clipped, rate to 0": _NLL._replace(optimizer="clipped"),
+    "Fisher8, clipped, rate to 0": Variant(optimizer="clipped"),
+    "Fisher8, tenth, clipped, rate to 0": _TENTH._replace(optimizer="clipped"),
     "NLL, normalised SGD": _NLL._replace(optimizer="normalised"),
     "Fisher8, normalised SGD": Variant(optimizer="normalised"),
     "Fisher8, tenth, normalised SGD": _TENTH._replace(optimizer="normalised"),
@@ -163,8 +167,15 @@ def _optimizer(name, rate, steps):
         return optax.adam(rate)
     if name == "decayed":
         return optax.adam(decayed)
+    if name == "clipped":
+        clip = optax.stateless(lambda g, _: jax.tree.map(_clipped, g))
+        return optax.chain(clip, optax.adam(decayed))
     length = optax.stateless(lambda g, _: jax.tree.map(lambda leaf: leaf / _norm(g), g))
     return optax.chain(length, optax.trace(0.9), optax.scale_by_learning_rate(decayed))
+
+
+def _clipped(array):
+    return array * jnp.minimum(1, 1.5 / _norm(array))
 
 
 def _norm(gradient):

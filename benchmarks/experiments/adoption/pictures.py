@@ -27,24 +27,25 @@ def draw_curves(found: Mapping[tuple[str, str], Any]) -> bytes:
 
 
 def draw_returns(found: Mapping[str, np.ndarray]) -> bytes:
-    """The return of every episode: mean over seeds, and each seed as a thin line.
+    """The return of every episode: mean over seeds, and their range as a line upright.
 
     Args:
         found: by method returns (seeds, episodes); the first episode is random.
     """
     import matplotlib.pyplot as plt
-    from matplotlib import ticker
 
     from benchmarks.machinery.figures import to_png
 
     figure, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    for method, returns in found.items():
+    for place, (method, returns) in enumerate(found.items()):
         index = list(METHODS).index(method)
-        episodes = np.arange(1, returns.shape[1] + 1)
         look: dict[str, Any] = {"color": f"C{index}", "ls": LINES[index]}
-        ax.plot(episodes, returns.T, lw=0.7, alpha=0.5, **look)
-        ax.plot(episodes, returns.mean(axis=0), lw=2.2, label=METHODS[method][0], **look)
-    ax.set(xlabel="episode of 200 steps, the first one random", ylabel="return")
-    ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+        episodes = np.arange(returns.shape[1])
+        means = returns.mean(axis=0)
+        ax.plot(episodes, means, lw=2.2, label=METHODS[method][0], **look)
+        beside = episodes + 0.1 * (place - (len(found) - 1) / 2)
+        ax.vlines(beside, returns.min(axis=0), returns.max(axis=0), color=f"C{index}", lw=1.3)
+        ax.set_xticks(episodes, ["random", *map(str, episodes[1:])])
+    ax.set(xlabel="planned episode of 200 steps", ylabel="return")
     ax.legend(loc="lower right", fontsize=8)
     return to_png(figure)

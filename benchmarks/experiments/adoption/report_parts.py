@@ -18,7 +18,7 @@ def blocks(store: Store) -> list[Block]:
     tables = (causes_table(store), sampler_table(store), pets_table(store))
     found: list[Block] = [table for table in tables if table is not None]
     if returns := pets_returns(store):
-        caption = "Returns of PETS by episode: mean over seeds, and every seed as a thin line"
+        caption = "Returns of PETS by episode: mean over seeds and their range"
         found.append(Figure("adoption_pets", functools.partial(draw_returns, returns), caption))
     return found
 

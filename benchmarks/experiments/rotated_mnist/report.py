@@ -40,7 +40,7 @@ class Row(NamedTuple):
     schedule: str
     prior: float | str
     seeds: tuple[int, ...]
-    diverged: tuple[int, ...]  # those of them whose NLL is not a number; not in mean and std
+    diverged: tuple[int, ...]  # those of them that `_is_whole` leaves out of mean and std
     mean: tuple[float, ...]  # in the order of `METRICS`
     std: tuple[float, ...]
     paper: tuple[float, ...] | None
@@ -67,8 +67,8 @@ def _row(members: Sequence[Cell], paper) -> Row:
     values = np.array([[number(result[m]) for m in METRICS] for _, result in members])
     setting = SETTINGS[spec["method"]]
     seeds = [member["seed"] for member, _ in members]
-    is_finite = np.isfinite(values[:, METRICS.index("nll")])
-    values = values[is_finite] if is_finite.any() else np.full((1, len(METRICS)), np.nan)
+    is_whole = _is_whole(values)
+    values = values[is_whole] if is_whole.any() else np.full((1, len(METRICS)), np.nan)
     return Row(
         spec["method"],
         setting.label,
@@ -79,11 +79,17 @@ def _row(members: Sequence[Cell], paper) -> Row:
         spec["schedule"],
         spec["prior"],
         tuple(seeds),
-        tuple(seed for seed, finite in zip(seeds, is_finite, strict=True) if not finite),
+        tuple(seed for seed, whole in zip(seeds, is_whole, strict=True) if not whole),
         tuple(values.mean(axis=0)),
         tuple(values.std(axis=0)),
         paper.get((setting.paper, spec["regime"])) if spec["images"] == "mnist" else None,
     )
+
+
+def _is_whole(values: np.ndarray) -> np.ndarray:
+    """False for a training that diverged: its NLL is no number, or it errs by more than a turn."""
+    rmse, nll = (values[:, METRICS.index(name)] for name in ("rmse", "nll"))
+    return np.isfinite(nll) & (rmse < 360)
 
 
 def _published() -> dict[tuple[str | None, str], tuple[float, ...]]:
