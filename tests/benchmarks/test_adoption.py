@@ -154,7 +154,16 @@ def test_with_networks_of_their_own_the_first_gets_no_gradient_of_the_log_varian
     assert second[2:].all()
 
 
-@pytest.mark.parametrize("name", ["NLL", "Fisher8, own networks", "NLL, normalised SGD"])
+def test_each_array_is_clipped_by_itself():
+    np.testing.assert_allclose(causes._clipped(jnp.array([3.0, 4.0])), [0.9, 1.2], rtol=1e-6)
+    np.testing.assert_array_equal(causes._clipped(jnp.array([0.3, 0.4])), jnp.array([0.3, 0.4]))
+    np.testing.assert_array_equal(causes._clipped(jnp.zeros(2)), jnp.zeros(2))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NLL", "Fisher8, own networks", "NLL, clipped, rate to 0", "NLL, normalised SGD"],
+)
 def test_every_variant_trains(name):
     found = causes.scores(Line(), name, {"steps": 100, "seeds": 1})
     nll = np.array(found["test"])
