@@ -61,8 +61,8 @@ def run_steps(optimizer, predict):
         # The gradient, and the derivative of the predictions along the step.
         (scale_by_kl_radius(0.1), 2),
         (fisher8_optimizer(3), 2),
-        # The gradient, and the two predictions that are compared.
-        (scale_by_kl_radius(0.1, measure="difference"), 3),
+        # The gradient, and the program of the two predictions that are compared.
+        (scale_by_kl_radius(0.1, measure="difference"), 2),
         # Besides the two of the quadratic measure the first divergence and the body of the loop.
         (scale_by_kl_radius(0.1, exact=True), 4),
     ],

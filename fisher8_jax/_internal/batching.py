@@ -12,6 +12,7 @@ can be differentiated in every way.
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +21,11 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.lax import linalg
 
+_R = TypeVar("_R")  # an array, or several
 _SPLIT_ABOVE = 100_000  # operations; JAX leaves batches of less than 200,000 in one piece
 
 
-def one_matrix_at_a_time(solve: Callable[..., Array], *, cost: int = 1) -> Callable[..., Array]:
+def one_matrix_at_a_time(solve: Callable[..., _R], *, cost: int = 1) -> Callable[..., _R]:
     """Makes a function of one matrix, and other arrays, safe under `vmap` on CPUs.
 
     There, `vmap` becomes a loop over the matrices, or over pieces of the batch if they are small.
@@ -43,28 +45,28 @@ def one_matrix_at_a_time(solve: Callable[..., Array], *, cost: int = 1) -> Calla
     return functools.wraps(solve)(_guarded(solve, cost, None))
 
 
-def _guarded(
-    solve: Callable[..., Array], cost: int, operations: int | None
-) -> Callable[..., Array]:
+def _guarded(solve: Callable[..., _R], cost: int, operations: int | None) -> Callable[..., _R]:
     """The same for a function of a few matrices that are `operations` of work together."""
     one = custom_vmap(solve)
 
     @one.def_vmap
-    def batch(size: int, is_batched: Sequence[bool], *args: Array) -> tuple[Array, bool]:
+    def batch(size: int, is_batched: Sequence[bool], *args: Array) -> tuple[Any, Any]:
+        results = batched(size, is_batched, *args)
+        return results, jax.tree.map(lambda _: True, results)
+
+    def batched(size: int, is_batched: Sequence[bool], *args: Array) -> Any:
         together = jax.vmap(solve, tuple(0 if batched else None for batched in is_batched))
         each = cost * _operations(args, is_batched) if operations is None else operations
         if size * each <= _SPLIT_ABOVE:
-            return _guarded(together, cost, size * each)(*args), True
+            return _guarded(together, cost, size * each)(*args)
         in_turn = functools.partial(_in_turn, one, is_batched, _SPLIT_ABOVE // each)
-        return lax.platform_dependent(*args, cpu=in_turn, default=together), True
+        return lax.platform_dependent(*args, cpu=in_turn, default=together)
 
     return one
 
 
-def _in_turn(
-    one: Callable[..., Array], is_batched: Sequence[bool], piece: int, *args: Array
-) -> Array:
-    def of_row(rows: tuple[Array, ...]) -> Array:
+def _in_turn(one: Callable[..., _R], is_batched: Sequence[bool], piece: int, *args: Array) -> _R:
+    def of_row(rows: tuple[Array, ...]) -> _R:
         now = iter(rows)
         chosen = (next(now) if b else arg for arg, b in zip(args, is_batched, strict=True))
         return one(*chosen)

@@ -20,6 +20,9 @@ from jax import Array, lax
 
 AxisName = str | tuple[str, ...]
 
+# Numbers beyond which XLA writes to memory what it computes before it adds it up.
+LARGE_ARRAY = 2**16
+
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 _LARGEST_LOG_SCALE = 1e5
@@ -57,7 +60,8 @@ def at_least_float32(x: Array) -> Array:
 def all_finite(tree: ArrayTree) -> Array:
     """Whether all numbers of a tree are finite."""
     # Sums of numbers are several times as fast as those of booleans, and tiny ones stay finite.
-    sums = [jnp.sum(1e-20 * x) for x in group_small(tree)]
+    arrays = group_small(tree)
+    sums = [jnp.sum(x if x.size > LARGE_ARRAY else 1e-20 * x) for x in arrays]
     return jnp.isfinite(functools.reduce(jnp.add, sums, jnp.zeros(())))
 
 

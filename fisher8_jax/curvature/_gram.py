@@ -228,11 +228,33 @@ def pull_back(problem: Problem, outputs: Array, rows: Rows) -> list[Array]:
         others = problem.forward.operands[use]
         return _sum_over_examples(problem.network, use, values, others, combined)
 
+    by_products = [leaf for leaf in rows if problem.plan.leaves[leaf].products_pull_back]
+    for leaf in by_products:
+        gradients[leaf] = _like_leaf(problem, leaf, _sum_of_products(problem, leaf, outputs))
     trainable = (leaf for leaf in range(len(gradients)) if problem.network.is_trainable(leaf))
-    rest = [leaf for leaf in trainable if leaf not in by_rows]
+    rest = [leaf for leaf in trainable if leaf not in by_rows and leaf not in by_products]
     for leaf, gradient in zip(rest, _through_uses(problem, rest, cotangents), strict=True):
         gradients[leaf] = gradient
     return gradients
+
+
+def _sum_of_products(problem: Problem, leaf: int, outputs: Array) -> Array:
+    """The gradient of a kernel of matrix products: activations times combined deltas.
+
+    Written out, because the derivative of a mapped product with a vector has the operands in an
+    order that makes XLA transpose them.
+    """
+    parts = []
+    for index, use in enumerate(problem.network.uses):
+        if leaf in use.leaves and use.equation is not None:
+            outer, operands = problem.plan.outers[index], problem.forward.operands[index]
+            activation = operands[outer.data]
+            assert activation is not None
+            delta = outer.delta(_combine(outputs, problem.deltas[index][0]))
+            arrays = outer.activation(activation), delta
+            flat = [x.reshape(-1, x.shape[-1]) for x in arrays]
+            parts.append(jnp.einsum("np,no->po", *flat, precision=use.equation.params["precision"]))
+    return sum(parts[1:], parts[0])
 
 
 def _like_leaf(problem: Problem, leaf: int, entries: Array) -> Array:

@@ -23,8 +23,10 @@ from fisher8_jax._internal.text import aligned
 from fisher8_jax.curvature._trace import TracedNetwork
 from fisher8_jax.curvature._walk import Alias, Use
 
-# Uses whose derivative costs no more than reading it.
+# Uses whose derivative costs no more than reading it, unless the rows are so few numbers that one
+# operation counts more than what it computes.
 _LIGHT = {"add", "sub", "mul", "div", "output"}
+_SMALL_ROWS = 2**16
 
 
 class Outer(NamedTuple):
@@ -69,6 +71,7 @@ class LeafPlan(NamedTuple):
         floats: the largest intermediate result, in numbers.
         operations: multiplications and additions.
         rows_pull_back: whether multiplied-out rows give the gradient at less cost than the uses.
+        products_pull_back: whether it is a sum of matrix products of activations and deltas.
     """
 
     name: str
@@ -79,6 +82,7 @@ class LeafPlan(NamedTuple):
     floats: int
     operations: int
     rows_pull_back: bool = False
+    products_pull_back: bool = False
 
 
 class GramPlan(NamedTuple):
@@ -127,10 +131,11 @@ def _plan_leaf(
     shape = network.shapes[leaf].shape
     names = tuple(network.uses[index].name for index in used)
 
-    def plan(form: str, *counts: int, rows_pull_back: bool = False) -> LeafPlan:
-        positions, floats, operations = counts or (0, 0, 0)
-        numbers = positions, floats, operations, rows_pull_back
-        return LeafPlan(network.names[leaf], shape, form, names, *numbers)
+    def plan(
+        form: str, positions: int = 0, floats: int = 0, operations: int = 0, **pull_back: bool
+    ) -> LeafPlan:
+        numbers = positions, floats, operations
+        return LeafPlan(network.names[leaf], shape, form, names, *numbers, **pull_back)
 
     size, n = math.prod(shape), rows * outputs
     if not used or size == 0:
@@ -139,16 +144,19 @@ def _plan_leaf(
     if len(parts) < len(used) or len({part.layout for part in parts}) > 1:
         results = [math.prod(out.shape) for index in used for out in network.uses[index].outputs]
         is_light = all(name in _LIGHT for name in names) and max(results) <= size
-        return plan("rows", 0, n * size, 2 * n * n * size, rows_pull_back=not is_light)
+        is_cheaper = not is_light or n * size <= _SMALL_ROWS
+        return plan("rows", 0, n * size, 2 * n * n * size, rows_pull_back=is_cheaper)
     positions = sum(part.positions for part in parts)
     form_rows = 2 * n * (positions + n) * size
     pairs = (n * positions) ** 2
     form_pairs = 2 * (rows * positions) ** 2 * parts[0].inner + pairs * (2 * parts[0].outer + 2)
+    are_products = parts[0].inner_axes is not None and set(names) == {"dot_general"}
     if form_pairs <= form_rows:
-        return plan("pairs", positions, pairs, form_pairs)
+        return plan("pairs", positions, pairs, form_pairs, products_pull_back=are_products)
     # A product with a vector takes about four times as long as its operations in a matrix product.
     is_cheaper = 4 * outputs <= positions and parts[0].inner_axes is not None
-    return plan("outer", positions, n * size, form_rows, rows_pull_back=is_cheaper)
+    ways = {"rows_pull_back": is_cheaper, "products_pull_back": are_products and not is_cheaper}
+    return plan("outer", positions, n * size, form_rows, **ways)
 
 
 def _as_outer(use: Use) -> Outer | None:

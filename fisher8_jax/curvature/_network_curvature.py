@@ -101,10 +101,9 @@ class NetworkCurvature:
         gradient = outputs_first(self.whitening.whiten_natural(natural))
         gradient = gradient.astype(self.prepared.damping.dtype)
         right = gradient if moved is None else gradient - moved / self.prepared.elements
-        whitened = self.solver.solve(self.prepared, right, self.axis_name)
-        if not self.solver.knows_movement:
+        whitened, total = self.solver.solve(self.prepared, right, self.axis_name)
+        if total is None:
             return Solution(whitened)
-        total = self.solver.movement(self.prepared, whitened, self.axis_name)
         residual = self._residual(right, whitened, total)
         if not self.knows_movement:
             return Solution(whitened, residual=residual)

@@ -9,6 +9,7 @@ coordinates.
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -34,22 +35,26 @@ class Prepared(NamedTuple):
     elements: Array
 
 
+class Solved(NamedTuple):
+    """The solution `z`, and how far it moves the whitened outputs: `K z`, None with blocks."""
+
+    whitened: Array
+    movement: Array | None = None
+
+
 class Solver(Protocol):
     """One way to solve."""
 
     knows_movement: ClassVar[bool]
-    """Whether `movement` is that of the whole step."""
+    """Whether `solve` returns the movement of the whole step."""
     needs_deltas: ClassVar[bool]
     """Whether `prepare` computes the deltas, from which the gradient then follows cheaply."""
 
     def prepare(self, problem: Problem, rows: Rows) -> Prepared:
         """What has to be kept for `solve`; `rows` are empty unless it `needs_deltas`."""
 
-    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
+    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Solved:
         """`z` for the right-hand side `u`, both of shape `(outputs, rows)`."""
-
-    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
-        """How far the step moves the whitened outputs, `K z`."""
 
     def describe(self) -> str:
         """One line for `NetworkCurvature.describe`."""
@@ -78,19 +83,15 @@ class Direct:
         local = gram_matrix(rows, gather)
         blocks = gather(local, 1)
         size = blocks.shape[0] * blocks.shape[1]
-        matrix = lax.optimization_barrier(blocks.reshape(size, size) / problem.elements)
+        matrix = blocks.reshape(size, size) / problem.elements
         return Prepared(matrix, problem.damping, problem.elements)
 
-    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
+    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Solved:
         everywhere = _gather(right, 1, axis_name)
-        solution = solve_damped(prepared.state, prepared.damping, everywhere.reshape(-1))
-        return _local(solution.reshape(everywhere.shape), right.shape[1], axis_name)
-
-    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
-        everywhere = _gather(solution, 1, axis_name)
-        product = jnp.matmul(prepared.state, everywhere.reshape(-1), precision=_EXACT)
-        moved = (prepared.elements * product).reshape(everywhere.shape)
-        return _local(moved, solution.shape[1], axis_name)
+        solved = solve_damped(prepared.state, prepared.damping, everywhere.reshape(-1))
+        parts = (x.reshape(everywhere.shape) for x in solved)
+        whitened, moved = (_local(x, right.shape[1], axis_name) for x in parts)
+        return Solved(whitened, prepared.elements * moved)
 
     def describe(self) -> str:
         return "direct: one Cholesky factorisation of the whole batch"
@@ -144,16 +145,14 @@ class Blocks:
         matrices = blocks.reshape(-1, size, size) / elements[:, None, None]
         return Prepared(matrices, problem.damping, problem.elements)
 
-    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
+    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Solved:
         split = _split(self.rows, right, 1)
         blocks = _in_groups(split, right.shape[0] // (self.outputs or right.shape[0]))
         solve = jax.vmap(solve_damped, (0, None, 0))
         flat = blocks.reshape(len(prepared.state), -1)
-        solution = solve(prepared.state, prepared.damping, flat).reshape(split.shape)
-        return jnp.moveaxis(solution, 0, 1).reshape(right.shape[0], -1)[:, : right.shape[1]]
-
-    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
-        raise NotImplementedError("Blocks do not know how far the whole step moves the outputs.")
+        solution = solve(prepared.state, prepared.damping, flat)[0].reshape(split.shape)
+        whitened = jnp.moveaxis(solution, 0, 1).reshape(right.shape[0], -1)
+        return Solved(whitened[:, : right.shape[1]])
 
     def describe(self) -> str:
         outputs = "" if self.outputs is None else f" and {self.outputs} outputs"
@@ -194,7 +193,7 @@ class ConjugateGradients:
     def prepare(self, problem: Problem, rows: Rows) -> Prepared:
         return Prepared(problem.jacobian, problem.damping, problem.elements)
 
-    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Array:
+    def solve(self, prepared: Prepared, right: Array, axis_name: AxisName | None) -> Solved:
         def gram(z: Array) -> Array:
             return prepared.state.gram_product(z, axis_name) / prepared.elements
 
@@ -204,6 +203,10 @@ class ConjugateGradients:
         def dot(a: Array, b: Array) -> Array:
             product = jnp.vdot(a, b, precision=_EXACT)
             return product if axis_name is None else lax.psum(product, axis_name)
+
+        def solved(solution: Array) -> Solved:
+            whitened = size * solution
+            return Solved(whitened, prepared.state.gram_product(whitened, axis_name))
 
         # At unit size, because the squares of what extreme variances make overflow.
         size = jnp.max(jnp.abs(right))
@@ -218,7 +221,7 @@ class ConjugateGradients:
             target=target, max_iterations=plain,
         )  # fmt: skip
         if self.rank == 0:
-            return size * found.solution
+            return solved(found.solution)
 
         def go_on(found: Iteration) -> Array:
             probes = _probes(min(self.rank, scaled.size), scaled, axis_name)
@@ -228,10 +231,7 @@ class ConjugateGradients:
             ).solution  # fmt: skip
 
         is_done = (found.left <= target) | (found.size <= 0)
-        return size * lax.cond(is_done, lambda found: found.solution, go_on, found)
-
-    def movement(self, prepared: Prepared, solution: Array, axis_name: AxisName | None) -> Array:
-        return prepared.state.gram_product(solution, axis_name)
+        return solved(lax.cond(is_done, lambda found: found.solution, go_on, found))
 
     def describe(self) -> str:
         return (
@@ -287,28 +287,45 @@ def _gather(x: Array, axis: int, axis_name: AxisName | None) -> Array:
 
 
 @one_matrix_at_a_time
-def solve_damped(matrix: Array, damping: Array, right: Array) -> Array:
+def solve_damped(matrix: Array, damping: Array, right: Array) -> tuple[Array, Array]:
     """Solves `(matrix + damping) x = right` for a symmetric matrix, not negative up to rounding.
 
     Cholesky factorisation is as exact for rows of very different sizes as for equal ones. It fails
     where rounding, about `sqrt(n)` units in the last place of a row's own diagonal entry, outweighs
     the damping. What the damping lacks to three times as much is added to the diagonal, relative to
     it: a soft lower bound on eigenvalues that the arithmetic cannot resolve, and nothing elsewhere.
+    Should the factorisation fail nevertheless, the answer is a short gradient step in scaled
+    coordinates, which is finite and descends.
 
-    There is no branch: under `vmap` both sides would be paid for, and on a busy CPU a loop costs
-    more than the solve. Should the factorisation fail nevertheless, the answer is a short gradient
-    step in scaled coordinates, which is finite and descends.
+    Returns:
+        `x`, and `matrix x`.
     """
     size = matrix.shape[0]
     diagonal = jnp.diagonal(matrix) + damping
     diagonal = jnp.where(diagonal > 0, diagonal, 1)
+    largest = jnp.max(diagonal)
     needed = _MARGIN * math.sqrt(size) * float(jnp.finfo(matrix.dtype).eps)
-    lacking = jnp.maximum(needed - damping / jnp.max(diagonal), 0)
-    added = (damping + lacking * diagonal)[:, None] * jnp.eye(size, dtype=matrix.dtype)
-    # The transpose of a symmetric matrix is free, and has the order of entries that LAPACK wants.
-    lower = linalg.cholesky((matrix + added).T, symmetrize_input=False)
-    # Vectors are rows, which CPUs do faster.
-    half = linalg.triangular_solve(lower, right[None], lower=True, transpose_a=True)
-    solution = linalg.triangular_solve(lower, half, lower=True)[0]
+    added = damping + jnp.maximum(needed - damping / largest, 0) * diagonal
     # Scaled to a unit diagonal, no eigenvalue exceeds the size.
-    return jnp.where(jnp.all(jnp.isfinite(solution)), solution, right / (size * diagonal))
+    short = right / (size * diagonal)
+
+    def factorise(matrix: Array) -> Array:
+        damped = matrix + jnp.where(jnp.eye(size, dtype=bool), added[:, None], 0)
+        # The transpose of a symmetric matrix is free, and has the order of entries that LAPACK
+        # wants. Vectors are rows, which CPUs do faster.
+        lower = linalg.cholesky(damped.T, symmetrize_input=False)
+        half = linalg.triangular_solve(lower, right[None], lower=True, transpose_a=True)
+        solution = linalg.triangular_solve(lower, half, lower=True)[0]
+        return jnp.where(jnp.all(jnp.isfinite(solution)), solution, short)
+
+    def solve(matrix: Array, choice: Callable[[Array], Array]) -> tuple[Array, Array]:
+        solution = choice(matrix)
+        return solution, jnp.matmul(matrix, solution, precision=_EXACT)
+
+    # A branch also makes XLA keep the matrix, which it would compute anew for the product.
+    return lax.cond(
+        jnp.isfinite(largest),
+        lambda matrix: solve(matrix, factorise),
+        lambda matrix: solve(matrix, lambda _: short),
+        matrix,
+    )

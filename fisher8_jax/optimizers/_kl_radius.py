@@ -39,10 +39,9 @@ from fisher8_jax.optimizers._measured_steps import (
 )
 from fisher8_jax.optimizers._radius_checks import (
     check_measure_every,
-    check_precision,
     check_update_arguments,
 )
-from fisher8_jax.optimizers._relative_change import relative_change, typical_size
+from fisher8_jax.optimizers._relative_change import has_matrix, relative_change, typical_size
 
 # A correction aims a little inside the radius and at most halves the step.
 _AIM = 0.98
@@ -131,8 +130,8 @@ def scale_by_kl_radius(
             shortens the step until it is at most `max_kl`, ten times at most; then it is dropped.
         measure: 'derivative' is one forward-mode derivative, exact and about twice the cost of a
             forward pass; 'difference' compares two forward passes, of which the compiler shares one
-            with the gradient. Its error is below about one percent, it needs parameters of at least
-            float32, and `predict` may contain functions without a forward-mode derivative.
+            with the gradient. Its error is below about one percent, the network must compute in at
+            least float32, and `predict` may contain functions without a forward-mode derivative.
         measure_every: how many steps rely on one measurement; None measures each. As many at the
             start are measured, too. The others are scaled by their length alone: cheaper, but they
             move by `max_kl` only as far as batches and directions are alike. Not with `exact`.
@@ -200,8 +199,6 @@ def scale_by_kl_radius(
         if step_kl is not None:
             unit_kl, size = at_least_float32(jnp.asarray(step_kl)), jnp.ones(())
         else:
-            if by_difference:
-                check_precision(params)
             assert predict is not None
             movement = push_forward(predict, params, updates, elements, by_difference=by_difference)
             size = movement.size
@@ -226,7 +223,7 @@ def scale_by_kl_radius(
 
             scale, exact_kl = _shorten(scale, divergence, radius)
         scaled = _multiply(updates, scale)
-        usable = all_finite(scaled) & ((unit_kl > 0) | (mode == "cap"))
+        usable = _is_finite(scaled, scale, unit_change) & ((unit_kl > 0) | (mode == "cap"))
         quadratic_kl = jnp.square(scale * size) * unit_kl
         scaled = jax.tree.map(lambda leaf: jnp.where(usable, leaf, 0), scaled)
         state = _next_state(state, usable, scale, quadratic_kl, exact_kl)
@@ -253,6 +250,14 @@ def _scale(size: Array, unit_kl: Array, radius: Array, mode: str) -> Array:
     if mode == "cap":
         return jnp.where(is_still, 1, jnp.minimum(scale, 1))
     return scale
+
+
+def _is_finite(scaled: optax.Updates, scale: Array, unit_change: Array | None) -> Array:
+    """Whether an update is; known without another look at it where its relative change is."""
+    is_narrow = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(scaled))
+    if unit_change is None or is_narrow or not has_matrix(scaled):
+        return all_finite(scaled)
+    return jnp.isfinite(scale * unit_change)
 
 
 def _shorten_to(scale: Array, unit_change: Array, bound: Array) -> Array:

@@ -14,12 +14,15 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
+from jax.extend.core import jaxpr_as_fun
 
 from fisher8_jax._fisher8 import check_family
 from fisher8_jax._internal.checks import check_axis_name_is_bound, check_mask
-from fisher8_jax._internal.numerics import AxisName, at_least_float32
+from fisher8_jax._internal.numerics import LARGE_ARRAY, AxisName, at_least_float32
 from fisher8_jax._masking import zero_outside
 from fisher8_jax.families import Family
+from fisher8_jax.optimizers._radius_checks import check_precision
+from fisher8_jax.optimizers._relative_change import root_mean_square
 
 Predict = Callable[[optax.Params], Family]
 
@@ -92,9 +95,9 @@ def _difference(
     predict: Predict, params: optax.Params, updates: optax.Updates
 ) -> tuple[Family, Family, Array]:
     """The predictions and their change by a short trial step, and what to multiply it by."""
-    largest = _largest_magnitude(updates)
+    largest = _about_largest_magnitude(updates)
     divisor = jnp.where(largest == 0, 1, largest)
-    reach = _largest_magnitude(params)
+    reach = _about_largest_magnitude(params)
     length = _TRIAL_STEP * jnp.where(reach == 0, 1, reach)
 
     def move(param: Array, update: Array) -> Array:
@@ -102,16 +105,29 @@ def _difference(
         step = at_least_float32(update) / divisor * length
         return param + step.astype(jnp.asarray(param).dtype)
 
-    old, new = (
-        jax.tree.map(at_least_float32, check_family(PREDICTED, predict(p)))
-        for p in (params, jax.tree.map(move, params, updates))
-    )
+    program, dist = jax.make_jaxpr(predict, return_shape=True)(params)
+    check_precision(params, program.jaxpr)
+    structure = jax.tree.structure(check_family(PREDICTED, dist))
+
+    def predictions(params: optax.Params) -> Family:
+        arrays = jaxpr_as_fun(program)(*jax.tree.leaves(params))
+        return jax.tree.unflatten(structure, [at_least_float32(x) for x in arrays])
+
+    old, new = predictions(params), predictions(jax.tree.map(move, params, updates))
     return old, jax.tree.map(jnp.subtract, new, old), largest / length
 
 
 def _largest_magnitude(tree: chex.ArrayTree) -> Array:
     maxima = [jnp.max(at_least_float32(jnp.abs(x)), initial=0) for x in jax.tree.leaves(tree)]
     return functools.reduce(jnp.maximum, maxima, jnp.zeros((), jnp.float32))
+
+
+def _about_largest_magnitude(tree: chex.ArrayTree) -> Array:
+    """That of small arrays; of large ones the root mean square, which is known already, times 4."""
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    large = [4 * root_mean_square(leaf) for leaf in leaves if leaf.size > LARGE_ARRAY]
+    small = _largest_magnitude([leaf for leaf in leaves if leaf.size <= LARGE_ARRAY])
+    return functools.reduce(jnp.maximum, large, small)
 
 
 def _jvp(predict: Predict, params: optax.Params, tangent: optax.Params) -> tuple[Family, Family]:

@@ -1,9 +1,13 @@
 """Argument checks of the KL radius and its presets, with the wording of their errors."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import chex
 import jax
 import jax.numpy as jnp
 import optax
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from fisher8_jax._internal.checks import check_count
 
@@ -29,14 +33,30 @@ def check_measure_every(measure_every: object, *, exact: bool) -> None:
         )
 
 
-def check_precision(params: optax.Params) -> None:
-    """Rejects parameters that are too coarse for a finite difference."""
-    narrow = {str(leaf.dtype) for leaf in jax.tree.leaves(params) if leaf.dtype.itemsize < 4}
-    if narrow:
-        raise ValueError(
-            "`measure='difference'` takes a step of a thousandth of a parameter, which is lost in "
-            f"{', '.join(sorted(narrow))}. Keep parameters in float32 or use measure='derivative'."
-        )
+def check_precision(params: optax.Params, program: Jaxpr) -> None:
+    """Rejects parameters and computations that are too coarse for a finite difference."""
+    leaves = [jnp.asarray(leaf).dtype for leaf in jax.tree.leaves(params)]
+    for name, dtypes in (("parameters", leaves), ("`predict`", _dtypes(program))):
+        narrow = {str(d) for d in dtypes if jnp.issubdtype(d, jnp.floating) and d.itemsize < 4}
+        if narrow:
+            raise ValueError(
+                "`measure='difference'` takes a step of a thousandth of a parameter, which is lost "
+                f"in {', '.join(sorted(narrow))} ({name}). Compute in float32 or use "
+                "measure='derivative'."
+            )
+
+
+def _dtypes(program: Jaxpr) -> Iterator[Any]:
+    """Those of all intermediate results."""
+    for equation in program.eqns:
+        yield from (v.aval.dtype for v in equation.outvars if hasattr(v.aval, "dtype"))
+        for body in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
+            if isinstance(body, ClosedJaxpr | Jaxpr):
+                yield from _dtypes(body.jaxpr if isinstance(body, ClosedJaxpr) else body)
+
+
+def _is_program(value: object) -> bool:
+    return isinstance(value, ClosedJaxpr | Jaxpr)
 
 
 def check_update_arguments(

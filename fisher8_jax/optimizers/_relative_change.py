@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from fisher8_jax._internal.numerics import at_least_float32
+from fisher8_jax._internal.numerics import LARGE_ARRAY, at_least_float32
 
 _SMALLEST_CHANGE = 1e-17
 
@@ -20,21 +20,36 @@ def relative_change(updates: optax.Updates, params: optax.Params, typical: Array
     """The largest change of an array in units of its size, both as root mean squares.
 
     An array smaller than `typical` counts as that large: biases start at zero and have to move.
-    Without a matrix there are no hidden units to protect, and the answer is 0.
+    Without a matrix there are no hidden units to protect, and the answer is 0. It is not finite
+    where an update is not.
     """
     leaves = _arrays(params)
-    if not any(_is_matrix(leaf) for leaf in leaves):
+    if not has_matrix(params):
         return jnp.zeros(())
 
     def in_typical_sizes(leaf: Array) -> Array:
-        return jnp.sqrt(jnp.mean(jnp.square(at_least_float32(leaf) * (1 / typical))))
+        if leaf.size > LARGE_ARRAY:
+            return root_mean_square(leaf) / typical
+        return root_mean_square(at_least_float32(leaf) * (1 / typical))
 
     changes = [
         in_typical_sizes(update) / jnp.maximum(in_typical_sizes(param), 1)
         for update, param in zip(_arrays(updates), leaves, strict=True)
     ]
     # Squares of what is smaller may be lost; counted as that large, it stays within the bound.
-    return jnp.maximum(jnp.max(jnp.stack(changes)), _SMALLEST_CHANGE).astype(jnp.float32)
+    largest = jnp.maximum(jnp.max(jnp.stack(changes)), _SMALLEST_CHANGE)
+    total = sum(changes, jnp.zeros(()))  # XLA's maxima may pass over nan
+    return jnp.where(jnp.isfinite(total), largest, total).astype(jnp.float32)
+
+
+def root_mean_square(leaf: Array) -> Array:
+    """The size of an array; squares of tiny numbers are lost."""
+    return jnp.sqrt(jnp.mean(jnp.square(at_least_float32(leaf))))
+
+
+def has_matrix(params: optax.Params) -> bool:
+    """Whether there are hidden units to protect."""
+    return any(_is_matrix(leaf) for leaf in _arrays(params))
 
 
 def typical_size(params: optax.Params) -> Array:

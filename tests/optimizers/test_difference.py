@@ -1,12 +1,14 @@
 """The radius measured by the difference of two forward passes."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from fisher8_jax import fisher8
+from fisher8_jax import Gaussian, fisher8
 from fisher8_jax.optimizers import scale_by_kl_radius
 from tests.optimizers.network import fisher8_gradients, make_batch, make_params, network
 
@@ -35,6 +37,34 @@ def test_agrees_with_the_derivative(dtype, seed):
 def test_the_size_of_the_update_does_not_matter(factor):
     scaled, _ = step(jnp.float32, "difference", factor=factor)
     np.testing.assert_allclose(scaled["w1"], step(jnp.float32, "difference")[0]["w1"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1.0, 1e12])
+def test_agrees_with_the_derivative_for_large_arrays(factor):
+    """The lengths of arrays beyond `LARGE_ARRAY` numbers are taken another way."""
+    rng = np.random.default_rng(0)
+    shapes = {"a": (4, 300), "b": (300, 300), "c": (300, 2)}
+    params, updates = (
+        {n: jnp.asarray(rng.normal(size=s) / s[0] ** 0.5, jnp.float32) for n, s in shapes.items()}
+        for _ in range(2)
+    )
+    inputs = jnp.asarray(rng.normal(size=(32, 4)), jnp.float32)
+    updates = jax.tree.map(lambda leaf: factor * leaf, updates)
+
+    def predict(params):
+        hidden = jnp.tanh(jnp.tanh(inputs @ params["a"]) @ params["b"])
+        return Gaussian(*(hidden @ params["c"]).T)
+
+    found = []
+    for measure in ("difference", "derivative"):
+        radius = scale_by_kl_radius(0.3, max_change=1.0, measure=measure)
+        update = jax.jit(functools.partial(radius.update, predict=predict))
+        found.append(update(updates, radius.init(params), params)[0])
+        bad = updates | {"b": updates["b"].at[7, 3].set(jnp.nan)}
+        dropped, state = update(bad, radius.init(params), params)
+        assert int(state.skipped) == 1
+        assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(dropped))
+    np.testing.assert_allclose(found[0]["b"], found[1]["b"], rtol=5e-3)
 
 
 def test_predict_may_contain_the_rule():
@@ -95,7 +125,16 @@ def test_training_reaches_the_same_loss():
 def test_errors():
     with pytest.raises(ValueError, match="`measure` must be one of derivative, difference"):
         scale_by_kl_radius(0.1, measure="jvp")
-    with pytest.raises(ValueError, match="which is lost in bfloat16"):
+    with pytest.raises(ValueError, match=r"lost in bfloat16 \(parameters\)"):
         step(jnp.bfloat16, "difference")
+    inputs, _ = make_batch(dtype=jnp.float32)
+
+    @jax.jit
+    def in_bfloat16(params):
+        low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+        return jax.tree.map(lambda x: x.astype(jnp.float32), network(low, inputs))
+
+    with pytest.raises(ValueError, match=r"lost in bfloat16 \(`predict`\)"):
+        step(jnp.float32, "difference", predict=in_bfloat16)
     with pytest.raises(ValueError, match="needs `predict`"):
         step(jnp.float32, "difference", predict=None)
