@@ -5,7 +5,8 @@ For six networks the whole step is compiled with plain NLL and SGD, with Adam, w
 Jacobian's rows written out, the way other dual solvers go. Each is compiled twice: as one jitted
 step a call, and as steps inside a loop. They are called in turn, and the ratio of the processor
 time of neighbouring calls is reported with its quartiles. Then a small network grows in batch,
-width and targets. Memory is what the compiled step allocates for intermediate results.
+width and targets. Memory is what the compiled step allocates for intermediate results. Last, the
+errors of conjugate gradients at small variances.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from benchmarks.costs import solver_errors
 from benchmarks.costs.cost_networks import NETWORKS, Case, mlp
 from benchmarks.machinery.console import progress
 from benchmarks.machinery.document import Figure, Paragraph, Section, Table, print_section
@@ -58,9 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     store, cases = Store(args.results), cells()
     if args.only:
-        cases = {f"network_cost/{name}": cases[f"network_cost/{name}"] for name in args.only}
+        cases = {name: case for name, case in cases.items() if name.split("/")[1] in args.only}
     spec = {"rounds": args.rounds, "seed": args.seed, "damping": DAMPING}
     command = f"python -m benchmarks network_cost --rounds {args.rounds} --seed {args.seed}"
+    name = "network_cost/iterations"
+    if (not args.only or "iterations" in args.only) and store.read(name, spec) is None:
+        rows = solver_errors.measure(args.seed, DAMPING)
+        store.write(name, spec=spec, result={"rows": rows}, provenance=provenance(command))
     with progress("network_cost", len(cases)) as advance:
         for name, (draw_case, methods) in cases.items():
             if store.read(name, spec) is None:  # finished cells are kept
@@ -265,6 +271,8 @@ def section(store: Store) -> Section | None:
     )
     figure = Figure("network_cost", functools.partial(draw, result), "Ratios as a network grows")
     tables = [Table(caption, header, rows), Table(growth, ["grows to", *header[1:]], grown)]
+    if (iterations := store.read("network_cost/iterations")) is not None:
+        tables.append(solver_errors.table(iterations["rows"]))
     return Section("Cost of the natural gradient", [*tables, figure, Paragraph(words)])
 
 

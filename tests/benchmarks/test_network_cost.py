@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.costs import network_cost
+from benchmarks.costs import network_cost, solver_errors
 from benchmarks.costs.overhead import apply_dense, dense
 from benchmarks.machinery.store import Store
 from fisher8_jax import network_gradient
@@ -39,11 +39,18 @@ def test_the_rows_of_the_jacobian_give_the_same_gradient(targets):
 def test_it_measures_stores_and_draws(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(network_cost, "GROWTH", {"batch": (4, 8)})
     monkeypatch.setattr(network_cost, "NETWORKS", {"tiny": tiny})
+    monkeypatch.setattr(solver_errors, "ROWS", 8)
+    monkeypatch.setattr(solver_errors, "LOG_VARIANCES", (-6.0,))
     parser = argparse.ArgumentParser()
     network_cost.add_arguments(parser)
     args = parser.parse_args(["--rounds", "4", "--results", str(tmp_path)])
     assert network_cost.run(args) == 0
-    assert "tiny" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "tiny" in shown
+    assert "rank 64" in shown
+    plain, preconditioned = Store(tmp_path).read("network_cost/iterations")["rows"]
+    assert (plain["rank"], preconditioned["rank"]) == (0, 64)
+    assert preconditioned["error"] < 0.01
     result = {name: Store(tmp_path).read(f"network_cost/{name}") for name in ("tiny", "batch-4")}
     assert set(result["tiny"]["ratios"]) == {"adam", "radius", "network", "rows"}
     assert result["tiny"]["per_call"]["ratios"]["network"][1] > 0
