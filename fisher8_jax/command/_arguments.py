@@ -108,6 +108,10 @@ def _add_estimator(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="the likelihood, see `Fisher8Regressor`; default: chosen by held-out NLL",
     )
+    parser.add_argument(
+        "--effort", choices=("quick", "default", "best"),
+        help="what a fit may cost: a fifth of the default, or ten times as much",
+    )
     parser.add_argument("--members", type=int, help="networks in the ensemble")
     parser.add_argument("--max-steps", type=int, help="gradient steps of each network")
     parser.add_argument(

@@ -58,6 +58,7 @@ def run_fit(arguments: argparse.Namespace) -> None:
 def make_estimator(arguments: argparse.Namespace) -> Fisher8Regressor:
     """The estimator that the options describe."""
     chosen: dict[str, Any] = {
+        "effort": arguments.effort,
         "n_members": arguments.members,
         "max_steps": arguments.max_steps,
         "hidden_layer_sizes": arguments.hidden_layer_sizes,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fisher8_jax.estimator._frames import MISSING, TableColumn
-from fisher8_jax.estimator._numbers import NumberCode
+from fisher8_jax.estimator._pieces import PieceCode
 from fisher8_jax.estimator._strings import (
     CategoryCode,
     TextCode,
@@ -22,10 +22,10 @@ from fisher8_jax.estimator._strings import (
 from fisher8_jax.estimator._times import TimeCode
 
 Kind = Literal["number", "time", "category", "text"]
-Code = NumberCode | TimeCode | CategoryCode | TextCode
+Code = PieceCode | TimeCode | CategoryCode | TextCode
 
 _CODES: dict[Kind, type[Code]] = {
-    "number": NumberCode,
+    "number": PieceCode,
     "time": TimeCode,
     "category": CategoryCode,
     "text": TextCode,
@@ -44,8 +44,13 @@ class Encoder:
     def fit(cls, columns: list[TableColumn]) -> "Encoder":
         """Learns kinds, centres, scales and levels."""
         kinds = tuple(map(_find_kind, columns))
-        values = map(_as_kind, columns, kinds)
-        return cls(kinds, tuple(_CODES[k].fit(v) for k, v in zip(kinds, values, strict=True)))
+        numbers = kinds.count("number")
+
+        def code(column: TableColumn, kind: Kind) -> Code:
+            values = _as_kind(column, kind)
+            return PieceCode.fit(values, numbers) if kind == "number" else _CODES[kind].fit(values)
+
+        return cls(kinds, tuple(map(code, columns, kinds)))
 
     def transform(self, columns: list[TableColumn]) -> np.ndarray:
         """One row of float32 numbers per row of the table."""
@@ -55,6 +60,16 @@ class Encoder:
         encoded = np.concatenate(parts, axis=1).astype(np.float32)
         # A network needs an input, even if all columns are constant.
         return encoded if encoded.shape[1] else np.zeros((len(encoded), 1), np.float32)
+
+    def is_bin(self) -> np.ndarray:
+        """Which of the encoded columns are bins of a number."""
+        parts = []
+        for column, kind, code in zip(self.example(), self.kinds, self.codes, strict=True):
+            width = code.encode(_as_kind(column, kind)).shape[1]
+            bins = len(code.centres) if isinstance(code, PieceCode) else 0
+            parts.append(np.arange(width) >= width - bins)
+        found = np.concatenate(parts)
+        return found if len(found) else np.zeros(1, bool)
 
     def outside(self, columns: list[TableColumn]) -> np.ndarray:
         """How far each row lies outside the data, from 0 to 1, by the column that is farthest."""

@@ -75,6 +75,16 @@ class DenseNetwork:
             raw[self.link.names[0]] = location + append_axes(offset, location.ndim)
         return self.link.make(**raw)
 
+    def with_variance_factor(self, params: chex.ArrayTree, factor: float) -> chex.ArrayTree:
+        """Parameters, of any number of members, whose variances are larger by a factor."""
+        bias = {output: np.zeros(shape, np.float32) for output, shape in self._outputs()}
+        field = self.link.make(**bias).variance_field
+        if field is None:
+            return params
+        bias[field[0]] += np.float32(field[1] * math.log(factor))
+        added = np.concatenate([part.reshape(-1) for part in bias.values()])
+        return [*params[:-1], {**params[-1], "bias": params[-1]["bias"] + added}]
+
     def tangents(
         self, params: chex.ArrayTree, inputs: Array
     ) -> tuple[list[Array], list[Array], Array]:

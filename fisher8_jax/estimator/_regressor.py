@@ -58,7 +58,10 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         methods: how members are trained: a `fisher8_jax.training.Method`, several, or 'auto', which
             depends on the number of rows (`docs/estimator.md` has the table). Of several the one
             with the lowest held-out NLL is kept, and the members of others that are about as good.
-        n_members: networks trained by each method.
+        effort: what a fit may cost: 'default'; 'quick', about a fifth of it, with three members of
+            a third of the steps; 'best', about ten times as much, with 15 members of three times
+            the steps. Only what is 'auto' below depends on it.
+        n_members: networks trained by each method, or 'auto'.
         hidden_layer_sizes: the widths of the hidden layers.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
         batch_size: rows per step, or 'auto' for 32, and 64 from 4,000 rows on.
@@ -107,8 +110,9 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         *,
         family: Any = "gaussian",
         methods: Any = "auto",
-        n_members: int = 5,
-        hidden_layer_sizes: Any = (32, 32, 32),
+        effort: str = "default",
+        n_members: Any = "auto",
+        hidden_layer_sizes: Any = (64, 64, 64),
         max_steps: Any = "auto",
         batch_size: Any = "auto",
         validation_fraction: float = 0.1,
@@ -120,6 +124,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
     ):
         self.family = family
         self.methods = methods
+        self.effort = effort
         self.n_members = n_members
         self.hidden_layer_sizes = hidden_layer_sizes
         self.max_steps = max_steps
@@ -183,7 +188,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         self.encoder_ = Encoder.fit(columns)
         rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
         seed = check_random_state(self.random_state).randint(2**31)
-        candidates = train_candidates(rows, likelihoods, setup, seed)
+        candidates = train_candidates(rows, self.encoder_.is_bin(), likelihoods, setup, seed)
         best = best_candidate(candidates)
         self.target_shape_ = targets.shape[1:]
         self.family_, self.methods_, self.scaler_ = best.family, best.methods, best.scaler
@@ -203,12 +208,11 @@ class Fisher8Regressor(RegressorMixin, Predicts):
             rows, self.encoder_.outside(columns), self.validation_fraction, seed
         )
         members = len(self.held_out_nll_)
-        setup = check_setup(self, len(memory.rows.targets), new_rows=len(targets))._replace(
-            members=members, methods=self.methods_[:1]
-        )
+        setup = check_setup(self, len(memory.rows.targets), new_rows=len(targets))
+        setup = setup._replace(members=members)
         held_out = np.tile(memory.held_out, (members // len(memory.held_out), 1))
         params, steps, nll = train_on(
-            memory.rows, network, self.scaler_, self.params_, setup, seed, held_out
+            memory.rows, network, self.scaler_, self.params_, self.methods_[0], setup, seed, held_out
         )
         self._keep(params, memory, seed)
         self.held_out_nll_ = nll

@@ -13,12 +13,13 @@ from fisher8_jax.artifacts import TargetScaler, TrainingCheckpoints
 from fisher8_jax.estimator._checkpoints import describe_fit, open_checkpoints
 from fisher8_jax.estimator._estimator_checks import as_targets
 from fisher8_jax.estimator._families import fit_units
+from fisher8_jax.estimator._methods import Recipe
 from fisher8_jax.estimator._network import DenseNetwork, link_of
 from fisher8_jax.families import Family
 from fisher8_jax.training import Data, Fitted, Method, Plan, fit
 
 # How much worse than the best a method may be on held-out rows so that its members join.
-_MOST_ERRORS, _MOST_NATS = 1.5, 0.1
+_MOST_ERRORS, _MOST_NATS = 3.0, 0.2
 
 # How much worse a member may be than that of another method with the same held-out rows.
 _FAILED = 0.5
@@ -42,7 +43,7 @@ class Setup(NamedTuple):
 
     members: int
     hidden: tuple[int, ...]
-    methods: tuple[Method, ...]
+    recipes: tuple[Recipe, ...]
     plan: Plan
     show_progress: bool
     checkpoint_dir: Path | None = None
@@ -53,7 +54,7 @@ class Candidate(NamedTuple):
     """An ensemble that was trained with one likelihood, by one method or several."""
 
     family: str
-    methods: tuple[Method, ...]
+    recipes: tuple[Recipe, ...]
     network: DenseNetwork
     scaler: TargetScaler
     params: chex.ArrayTree
@@ -67,7 +68,12 @@ class Candidate(NamedTuple):
     @property
     def name(self) -> str:
         """Likelihood and methods in words."""
-        return f"{self.family}, {' + '.join(map(str, self.methods))}"
+        return f"{self.family}, {' + '.join(map(str, self.recipes))}"
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Each only once."""
+        return tuple(dict.fromkeys(recipe.method for recipe in self.recipes))
 
     @property
     def score(self) -> float:
@@ -77,36 +83,47 @@ class Candidate(NamedTuple):
 
 
 def train_candidates(
-    rows: Rows, likelihoods: dict[str, type[Family]], setup: Setup, seed: int
+    rows: Rows,
+    is_bin: np.ndarray,
+    likelihoods: dict[str, type[Family]],
+    setup: Setup,
+    seed: int,
 ) -> list[Candidate]:
-    """All methods for the best likelihood, on the same folds with the same batches.
+    """All recipes for the best likelihood, on the same folds with the same batches.
 
-    Of several likelihoods the best is found by one method, that in the middle of the list.
+    Of several likelihoods the best is found by the first recipe.
+
+    Args:
+        rows: of the table.
+        is_bin: which encoded columns are bins of a number.
+        likelihoods: by name.
+        setup: the hyper-parameters.
+        seed: decides everything random.
     """
     config = _fit_config(rows, setup, seed) if setup.checkpoint_dir else None
-    methods, middle = setup.methods, len(setup.methods) // 2
-    total = len(likelihoods) + len(methods) - 1
+    total = len(likelihoods) + len(setup.recipes) - 1
     candidates: list[Candidate] = []
 
     def train(family: str, index: int) -> None:
-        likelihood, method = likelihoods[family], methods[index]
+        likelihood, (method, has_bins) = likelihoods[family], setup.recipes[index]
+        is_used = ~is_bin | has_bins
         scaler = fit_units(likelihood.units, rows.targets, rows.where, rows.weights)
         network = DenseNetwork(setup.hidden, link_of(likelihood), rows.targets.shape[1:])
-        params = _init_members(network, likelihood, rows, setup.members, seed)
-        title = f"{len(candidates) + 1} of {total}: {family}, {method}"
+        params = _init_members(network, likelihood, rows, is_used, setup.members, seed)
+        # Columns of zeros: their weights begin at 0 and stay there, and programs are shared.
+        used = rows._replace(inputs=np.where(is_used, rows.inputs, np.float32(0)))
+        title = f"{len(candidates) + 1} of {total}: {family}, {setup.recipes[index]}"
         with open_checkpoints(setup.checkpoint_dir, config, family, index, method) as states:
-            trained = _train(network, method, params, rows, scaler, setup, seed, states, title)
-        candidates.append(Candidate(family, (method,), network, scaler, *trained))
+            trained = _train(network, method, params, used, scaler, setup, seed, states, title)
+        candidates.append(Candidate(family, (setup.recipes[index],), network, scaler, *trained))
 
-    best, done = next(iter(likelihoods)), -1
+    best, first = next(iter(likelihoods)), 0
     if len(likelihoods) > 1:
-        done = middle
         for family in likelihoods:
-            train(family, middle)
-        best = min(candidates, key=lambda one: one.score).family
-    for index in range(len(methods)):
-        if index != done:
-            train(best, index)
+            train(family, 0)
+        best, first = min(candidates, key=lambda one: one.score).family, 1
+    for index in range(first, len(setup.recipes)):
+        train(best, index)
     return candidates
 
 
@@ -115,12 +132,12 @@ def train_on(
     network: DenseNetwork,
     scaler: TargetScaler,
     params: chex.ArrayTree,
+    method: Method,
     setup: Setup,
     seed: int,
     held_out: np.ndarray,
 ) -> tuple[chex.ArrayTree, int, np.ndarray]:
-    """Goes on from `params` with the one method of `setup`; its best, its steps, held-out NLLs."""
-    (method,) = setup.methods
+    """Goes on from `params`; the best ones, the steps, the held-out NLLs."""
     return _train(
         network, method, params, rows, scaler, setup, seed, None, str(method), held_out=held_out
     )[:3]
@@ -146,7 +163,7 @@ def best_candidate(candidates: list[Candidate]) -> Candidate:
         if index == chosen or _is_about_as_good(one, best)
     ]
     return best._replace(
-        methods=tuple(method for one in kept for method in one.methods),
+        recipes=tuple(recipe for one in kept for recipe in one.recipes),
         params=jax.tree.map(lambda *leaves: np.concatenate(leaves), *(one.params for one in kept)),
         held_out_nll=np.concatenate([one.held_out_nll for one in kept]),
     )
@@ -210,8 +227,10 @@ def _train(
         diagnostics=False,
         show_progress=title if setup.show_progress else False,
     )
+    params = jax.tree.map(np.asarray, fitted.params)
+    params = network.with_variance_factor(params, fitted.variance_factor)
     nll = fitted.validation_nll + _mean_log_scale(scaler, rows, fitted.validation_rows)
-    return jax.tree.map(np.asarray, fitted.params), fitted.steps, nll, fitted.validation_rows
+    return params, fitted.steps, nll, fitted.validation_rows
 
 
 def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:
@@ -226,16 +245,26 @@ def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:
 
 
 def _init_members(
-    network: DenseNetwork, likelihood: type[Family], rows: Rows, members: int, seed: int
+    network: DenseNetwork,
+    likelihood: type[Family],
+    rows: Rows,
+    is_used: np.ndarray,
+    members: int,
+    seed: int,
 ) -> chex.ArrayTree:
+    """Members first; the weights of inputs that are not used are 0."""
     weights = np.where(rows.where, as_targets(rows.weights, rows.targets), 0)
     mean = np.sum(np.where(rows.where, rows.targets, 0) * weights, axis=0) / weights.sum(axis=0)
     start = likelihood.initial_fields(mean)
     trees = [
-        network.init(np.random.default_rng((seed, 2, member)), rows.inputs.shape[1], start)
+        network.init(np.random.default_rng((seed, 2, member)), int(is_used.sum()), start)
         for member in range(members)
     ]
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+    params = jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+    drawn = params[0]["kernel"]
+    params[0]["kernel"] = np.zeros((members, len(is_used), drawn.shape[-1]), drawn.dtype)
+    params[0]["kernel"][:, is_used] = drawn
+    return params
 
 
 def _scaled_data(rows: Rows, scaler: TargetScaler) -> Data:

@@ -1,5 +1,6 @@
 """`fit`: one network, or several side by side, trained on arrays in one call."""
 
+import math
 from typing import Any, NamedTuple
 
 import chex
@@ -29,6 +30,7 @@ from fisher8_jax.training._run import (
     Callback,
     Progress,
     Training,
+    best_factor,
     final_params,
     start,
     training_record,
@@ -42,6 +44,8 @@ class Fitted(NamedTuple):
         params: the parameters with the best validation NLL, averaged as the plan says.
         variables: the network's other variables at that time; None if it has none.
         validation_nll: the best validation NLL; nan if there is none.
+        variance_factor: what to multiply all variances by, as `validation_nll` does, if the plan
+            has `free_variance`; else 1.
         best_step: the step after which it was found.
         validation_rows: the numbers of the rows that were held out.
         validation_steps: after which steps the validations took place.
@@ -65,6 +69,7 @@ class Fitted(NamedTuple):
     params: Params
     variables: Variables
     validation_nll: np.ndarray
+    variance_factor: float
     best_step: np.ndarray
     validation_rows: np.ndarray
     validation_steps: tuple[int, ...]
@@ -212,6 +217,11 @@ def _fitted(progress: Progress, training: Training, diagnostics: bool) -> Fitted
     scores = np.asarray(progress.validated.nll, np.float64)
     history = np.asarray(progress.nll)[: len(made)]
     metrics = {name: np.asarray(values)[:step] for name, values in progress.metrics.items()}
+    scores, factor = np.where(np.isfinite(scores), scores, np.nan), 1.0
+    if training.plan.free_variance and has_validation:
+        found = training.score(params, variables, loader.validation_blocks())
+        best = best_factor(found)
+        scores, factor = found[:, best], math.exp(training.log_factors[best])
     record, gradient = None, training.method.gradient
     is_plain = isinstance(gradient, LossGradient) and gradient.loss != "fisher8"
     if diagnostics:
@@ -227,7 +237,8 @@ def _fitted(progress: Progress, training: Training, diagnostics: bool) -> Fitted
     return Fitted(
         params=params,
         variables=variables,
-        validation_nll=np.where(np.isfinite(scores), scores, np.nan),
+        validation_nll=scores,
+        variance_factor=factor,
         best_step=np.asarray(progress.validated.best_step),
         validation_rows=loader.folds.held_out,
         validation_steps=made,

@@ -23,11 +23,16 @@ class Plan:
         num_validations: how often the validation NLL is computed; more often at the beginning.
         patience: training stops when for this part of the steps no validation was better; None
             never stops early.
-        eager: True also stops when for half of the steps made so far, and at least a twentieth of
-            the plan, no validation was better. Where the best one comes early this saves most of
+        eager: True also stops when for three quarters of the steps made so far, and at least a tenth
+            of the plan, no validation was better. Where the best one comes early this saves most of
             the time.
         average: the number of steps over which parameters are averaged; the average is validated
             and returned. None validates the parameters themselves.
+        free_variance: True validates by the NLL that is left when all variances are multiplied by
+            the one factor that suits the held-out rows best. Variances overfit long before means
+            do, and the plain NLL stops then. Runs share the factor, and keep the parameters of the
+            same step. The variances stay as they were trained; multiply them by
+            `Fitted.variance_factor`. Families without a `variance_field` are validated by the plain NLL.
 
     Example:
         >>> from fisher8_jax.training import Plan
@@ -42,6 +47,7 @@ class Plan:
     patience: float | None = 0.3
     average: float | None = 100.0
     eager: bool = False
+    free_variance: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "num_validations"):
@@ -63,4 +69,4 @@ class Plan:
         if self.patience is None:
             return float("inf")
         longest = self.patience * self.steps
-        return min(longest, max(0.5 * step, 0.05 * self.steps)) if self.eager else longest
+        return min(longest, max(0.75 * step, 0.1 * self.steps)) if self.eager else longest

@@ -1,5 +1,6 @@
 """A training from its first step to its last: chunks, validation, callback, checkpoints."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -14,6 +15,7 @@ from fisher8_jax._internal.progress import Report, report_progress
 from fisher8_jax._internal.trees import append_axes
 from fisher8_jax.artifacts import TrainingCheckpoints
 from fisher8_jax.diagnostics import TrainingRecord
+from fisher8_jax.families import Family
 from fisher8_jax.optimizers import AverageState
 from fisher8_jax.training._data import BatchLoader, Data, Metrics, Params, Variables
 from fisher8_jax.training._method import Method, StepInfo, TrainingState, cast_like
@@ -120,23 +122,44 @@ def start_validation(trained: Trained) -> Validated:
     return Validated(best, infinite, jnp.zeros(runs, jnp.int32), jnp.zeros(runs, bool))
 
 
+# The factors of the variance that `Plan.free_variance` tries, as logarithms.
+_LOG_FACTORS = tuple((0.4 * np.arange(-12, 19)).tolist())
+
+
 def validation_nll(
-    network: Network, trained: Trained, blocks: list[Data], *, shared: bool
+    network: Network,
+    params: Params,
+    variables: Variables,
+    blocks: list[Data],
+    log_factors: tuple[float, ...] = (0.0,),
+    *,
+    shared: bool,
 ) -> np.ndarray:
     """The mean NLL of each run's validation rows, in float64; nan if it has no targets.
 
     Args:
         network: see `Method.update`.
-        trained: after any number of steps.
+        params: of the runs.
+        variables: of the runs.
         blocks: leaves of shape (runs, rows, ...), the same for all blocks.
+        log_factors: logarithms of what the variances are multiplied by.
         shared: True for leaves of shape (rows, ...), which all runs share.
+
+    Returns:
+        One value for each run and factor.
     """
-    params, variables = trained.params, trained.state.variables
-    sums = [_score(network, shared, params, variables, block) for block in blocks]
+    sums = [_score(network, shared, log_factors, params, variables, block) for block in blocks]
     total, weight = (
         np.sum(np.asarray(part, np.float64), axis=0) for part in zip(*sums, strict=True)
     )
     return np.where(weight > 0, total / np.where(weight > 0, weight, 1), np.nan)
+
+
+def best_factor(scores: np.ndarray) -> int:
+    """The place of the factor with the lowest mean NLL of all runs that have finite ones."""
+    usable = np.where(np.isfinite(scores), scores, np.inf)
+    known = usable[np.isfinite(usable).any(axis=1)]
+    return int(np.argmin(known.mean(axis=0))) if len(known) else 0
 
 
 def validate(
@@ -169,23 +192,49 @@ def final_params(trained: Trained, validated: Validated) -> tuple[Params, Variab
 
 
 # None of these programs knows the optimizer: methods share them.
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _score(
-    network: Network, shared: bool, params: Params, variables: Variables, block: Data
+    network: Network,
+    shared: bool,
+    log_factors: tuple[float, ...],
+    params: Params,
+    variables: Variables,
+    block: Data,
 ) -> tuple[Array, Array]:
     in_axes = (0, 0, None if shared else 0)
-    return jax.vmap(functools.partial(_score_run, network), in_axes)(params, variables, block)
+    of_run = functools.partial(_score_run, network, log_factors)
+    return jax.vmap(of_run, in_axes)(params, variables, block)
 
 
 def _score_run(
-    network: Network, params: Params, variables: Variables, batch: Data
+    network: Network,
+    log_factors: tuple[float, ...],
+    params: Params,
+    variables: Variables,
+    batch: Data,
 ) -> tuple[Array, Array]:
-    """The summed NLL of a batch and the sum of its weights, missing targets left out.
+    """The summed NLLs of a batch and the sum of its weights, missing targets left out.
 
     Sums over several batches are added before they are divided. No target at all has a weight of 0,
     so its mean is nan and never the best.
     """
     dist, _ = apply_network(network, params, variables, batch.inputs)
+    if dist.variance_field is None:
+        total, weight = _sum_nll(dist, batch)
+        only = jnp.asarray(log_factors) == 0.0  # no other factor is possible
+        return jnp.where(only, total, jnp.inf), weight[None]
+    name, power = dist.variance_field
+
+    def rescaled(log_factor: Array) -> tuple[Array, Array]:
+        field = getattr(dist, name)
+        field = field + (power * log_factor).astype(field.dtype)
+        return _sum_nll(dataclasses.replace(dist, **{name: field}), batch)
+
+    totals, weights = jax.vmap(rescaled)(jnp.asarray(log_factors, jnp.float32))
+    return totals, weights[:1]
+
+
+def _sum_nll(dist: Family, batch: Data) -> tuple[Array, Array]:
     values = dist.nll(batch.targets)
     weights = jnp.ones_like(values) if batch.weights is None else batch.weights
     weights = jnp.broadcast_to(weights, values.shape).astype(values.dtype)
@@ -299,13 +348,30 @@ class Training(NamedTuple):
         return progress._replace(trained=trained, metrics=metrics)
 
     def _validate(self, progress: Progress, blocks: list[Data], index: int) -> Progress:
-        shared = self.loader.validation is not None
-        nll = validation_nll(self.network, progress.trained, blocks, shared=shared)
+        trained = progress.trained
+        scores = self.score(trained.params, trained.state.variables, blocks)
+        nll = scores[:, best_factor(scores)]
+        deciding = nll
+        if self.plan.free_variance and np.isfinite(nll).any():
+            # One factor for all runs is right where all have come equally far.
+            deciding = np.where(np.isfinite(nll), nll[np.isfinite(nll)].mean(), nll)
         patience = self.plan.patience_after(progress.step)
-        validated = validate(progress.trained, progress.validated, nll, patience)
+        validated = validate(progress.trained, progress.validated, deciding, patience)
         history = np.array(progress.nll)
         history[index] = nll
         return progress._replace(validated=validated, nll=history)
+
+    @property
+    def log_factors(self) -> tuple[float, ...]:
+        """Of the variance, in a validation; 0 alone unless the plan leaves the variance free."""
+        return _LOG_FACTORS if self.plan.free_variance else (0.0,)
+
+    def score(self, params: Params, variables: Variables, blocks: list[Data]) -> np.ndarray:
+        """The validation NLL of every run under every factor."""
+        shared = self.loader.validation is not None
+        return validation_nll(
+            self.network, params, variables, blocks, self.log_factors, shared=shared
+        )
 
     def _tell(self, progress: Progress, index: int, first: int, report: Report) -> Progress:
         """Reports to the terminal and to the callback, which may stop the training."""

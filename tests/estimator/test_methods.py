@@ -7,7 +7,7 @@ from fisher8_jax.estimator import Fisher8Regressor
 from fisher8_jax.estimator._methods import AUTOMATIC, check_methods
 from tests.estimator.methods import RADIUS
 
-TRIED = {method: str(method) for methods in AUTOMATIC.values() for method in methods}
+TRIED = {one.method: str(one.method) for recipes in AUTOMATIC.values() for one in recipes}
 
 
 @pytest.mark.parametrize("method", [*TRIED, RADIUS], ids=[*TRIED.values(), str(RADIUS)])

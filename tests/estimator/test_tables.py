@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import itertools
 
 import jax
 import numpy as np
@@ -113,7 +114,46 @@ def test_numbers_are_scaled_by_the_published_formula():
     values = np.random.default_rng(0).standard_t(2, (100, 1))
     columns = columns_of_array(values)
     encoded = Encoder.fit(columns).transform(columns)
-    np.testing.assert_allclose(encoded, scale_independently(values, values), rtol=1e-6)
+    np.testing.assert_allclose(encoded[:, :1], scale_independently(values, values), rtol=1e-6)
+
+
+def bins_independently(values, knots, test):
+    """One ramp between two knots after the other, by interpolation, of RMS 2 together."""
+    pairs = list(itertools.pairwise(knots))
+    known, new = (
+        np.stack([np.interp(x, pair, (0, 1)) for pair in pairs], axis=1) for x in (values, test)
+    )
+    return 2 * (new - known.mean(axis=0)) / np.sqrt(np.sum(known.std(axis=0) ** 2))
+
+
+@pytest.mark.parametrize(("rows", "levels"), [(200, None), (200, 7), (5, None), (60, 3)])
+def test_numbers_are_cut_into_bins(rows, levels):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=rows) if levels is None else rng.integers(levels, size=rows) ** 2.0
+    test = np.concatenate([values[:4], rng.normal(size=5), [-1e300, 1e300]])
+    found = np.unique(values)
+    knots = found if len(found) <= 17 else np.quantile(values, np.arange(17) / 16)
+    encoder = Encoder.fit(columns_of_array(values[:, None]))
+    encoded = encoder.transform(columns_of_array(test[:, None]))
+    np.testing.assert_allclose(
+        encoded[:, 1:], bins_independently(values, knots, test), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_two_values_and_very_many_columns_have_no_bins():
+    rng = np.random.default_rng(0)
+    flags = columns_of_array(rng.integers(2, size=(50, 3)).astype(float))
+    assert Encoder.fit(flags).transform(flags).shape == (50, 3)
+    for columns, bins in ((10, 16), (100, 5), (300, 0)):
+        table = columns_of_array(rng.normal(size=(50, columns)))
+        assert Encoder.fit(table).transform(table).shape == (50, columns * (1 + bins))
+
+
+def test_missing_numbers_are_in_the_middle_of_all_bins():
+    values = np.array([[1.0], [2.0], [3.0], [np.nan], [9.0]])
+    encoded = Encoder.fit(columns_of_array(values)).transform(columns_of_array(values))
+    np.testing.assert_array_equal(encoded[3], [0, 1, 0, 0, 0])
+    np.testing.assert_allclose(encoded[[0, 1, 2, 4], 2:].mean(axis=0), 0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,8 @@ def test_kept_orders_change_nothing():
         assert len(kept) <= 3
 
 
-def test_an_eager_plan_waits_for_half_of_what_was_done():
+def test_an_eager_plan_waits_for_three_quarters_of_what_was_done():
     plan = Plan(steps=1000, patience=0.3, eager=True)
-    assert [plan.patience_after(step) for step in (10, 300, 900)] == [50, 150, 300]
+    assert [plan.patience_after(step) for step in (10, 300, 900)] == [100, 225, 300]
     assert Plan(steps=1000, patience=0.3).patience_after(10) == 300
     assert Plan(steps=1000, patience=None, eager=True).patience_after(10) == float("inf")

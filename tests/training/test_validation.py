@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import laplace, norm
 
 from fisher8_jax import Gaussian
+from fisher8_jax.families import Laplace, Poisson
 from fisher8_jax.training import Data, LearningRate, LossGradient, Method, Plan, fit
 from fisher8_jax.training._data import BatchLoader, make_folds
 from fisher8_jax.training._method import with_runs
@@ -62,7 +65,7 @@ def test_held_out_rows_without_targets_never_score_zero(trained):
     blocks = loader.validation_blocks()
 
     def nll(blocks):
-        return validation_nll(predict, trained, blocks, shared=False)
+        return validation_nll(predict, trained.params, None, blocks, shared=False)[:, 0]
 
     values = nll(blocks)
     for run in range(RUNS):
@@ -99,3 +102,53 @@ def test_training_stops_early_and_a_run_without_a_score_keeps_its_last_parameter
     assert found.steps == 10  # the first validation after 20 % of the steps without a better one
     assert np.isnan(found.validation_nll).all()
     jax.tree.map(np.testing.assert_array_equal, found.params, found.state.params)
+
+
+@pytest.mark.parametrize(
+    ("make", "log_density"),
+    [
+        (lambda x, s: Gaussian(x, 2 * s), lambda y, x, s: norm.logpdf(y, x, np.exp(s))),
+        (Laplace, lambda y, x, s: laplace.logpdf(y, x, np.exp(s))),
+    ],
+)
+def test_a_free_variance_has_the_factor_that_suits_all_runs_best(make, log_density):
+    data = make_data()
+
+    def network(params, inputs):
+        outputs = inputs @ params["w"]
+        return make(outputs[:, 0], outputs[:, 1] - 2)
+
+    plan = Plan(steps=30, batch_size=20, validation_fraction=0.3, free_variance=True)
+    params = {"w": make_params()["w"]}
+    fitted = fit(network, params, data, plan, runs=RUNS, show_progress=False, diagnostics=False)
+    assert fitted.best_step[0] == fitted.best_step[1]
+
+    def expected(log_factor):
+        found = []
+        for run, rows in enumerate(fitted.validation_rows):
+            dist = network({"w": fitted.params["w"][run]}, data.inputs[rows])
+            x, s = (np.asarray(part, np.float64) for part in (dist.location, dist.log_scale))
+            found.append(-log_density(data.targets[rows], x, s + 0.5 * log_factor).mean())
+        return np.array(found)
+
+    best = minimize_scalar(lambda log: expected(log).mean(), bounds=(-5, 7), method="bounded").x
+    log_factor = np.log(fitted.variance_factor)
+    assert abs(best) > 0.4
+    assert abs(log_factor - best) <= 0.21  # half of the distance between factors
+    np.testing.assert_allclose(fitted.validation_nll, expected(log_factor), rtol=1e-5)
+
+
+def test_families_without_a_variance_are_validated_as_they_are():
+    data = (np.ones(40, np.float32), np.random.default_rng(0).poisson(3, 40).astype(np.float32))
+    params = {"log_rate": jnp.zeros(())}
+
+    def network(params, inputs):
+        return Poisson(params["log_rate"] * inputs)
+
+    plain, free = (
+        fit(network, params, data, Plan(9, free_variance=is_free), show_progress=False)
+        for is_free in (False, True)
+    )
+    np.testing.assert_allclose(free.validation_nll, plain.validation_nll, rtol=1e-6)
+    assert plain.variance_factor == free.variance_factor == 1
+    assert plain.best_step == free.best_step
