@@ -109,7 +109,8 @@ def _add_estimator(parser: argparse.ArgumentParser) -> None:
         help="the likelihood, see `Fisher8Regressor`; default: chosen by held-out NLL",
     )
     parser.add_argument(
-        "--effort", choices=("quick", "default", "best"),
+        "--effort",
+        choices=("quick", "default", "best"),
         help="what a fit may cost: a fifth of the default, or ten times as much",
     )
     parser.add_argument("--members", type=int, help="networks in the ensemble")

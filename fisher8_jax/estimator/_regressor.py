@@ -212,7 +212,14 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         setup = setup._replace(members=members)
         held_out = np.tile(memory.held_out, (members // len(memory.held_out), 1))
         params, steps, nll = train_on(
-            memory.rows, network, self.scaler_, self.params_, self.methods_[0], setup, seed, held_out
+            memory.rows,
+            network,
+            self.scaler_,
+            self.params_,
+            self.methods_[0],
+            setup,
+            seed,
+            held_out,
         )
         self._keep(params, memory, seed)
         self.held_out_nll_ = nll

@@ -16,6 +16,7 @@ from fisher8_jax.estimator._methods import check_methods
 from fisher8_jax.estimator._training import Setup
 from fisher8_jax.training import Plan
 
+
 class Effort(NamedTuple):
     """What a fit may cost."""
 

@@ -23,8 +23,8 @@ class Plan:
         num_validations: how often the validation NLL is computed; more often at the beginning.
         patience: training stops when for this part of the steps no validation was better; None
             never stops early.
-        eager: True also stops when for three quarters of the steps made so far, and at least a tenth
-            of the plan, no validation was better. Where the best one comes early this saves most of
+        eager: True also stops when no validation was better for three quarters of the steps made so
+            far, and at least a tenth of the plan. Where the best one comes early this saves most of
             the time.
         average: the number of steps over which parameters are averaged; the average is validated
             and returned. None validates the parameters themselves.
@@ -32,7 +32,7 @@ class Plan:
             the one factor that suits the held-out rows best. Variances overfit long before means
             do, and the plain NLL stops then. Runs share the factor, and keep the parameters of the
             same step. The variances stay as they were trained; multiply them by
-            `Fitted.variance_factor`. Families without a `variance_field` are validated by the plain NLL.
+            `Fitted.variance_factor`. Families without a `variance_field` keep the plain NLL.
 
     Example:
         >>> from fisher8_jax.training import Plan

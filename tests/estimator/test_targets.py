@@ -310,7 +310,14 @@ def test_methods_of_two_structures_share_the_programs_of_validation():
 def make_candidate(name, nll, family="gaussian"):
     value = np.arange(len(nll), dtype=np.float32)
     return Candidate(
-        family, (Recipe(name),), None, None, {"w": value}, 10, np.asarray(nll), np.zeros((1, 1), int)
+        family,
+        (Recipe(name),),
+        None,
+        None,
+        {"w": value},
+        10,
+        np.asarray(nll),
+        np.zeros((1, 1), int),
     )
 
 
