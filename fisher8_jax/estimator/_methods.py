@@ -44,7 +44,11 @@ AUTOMATIC: dict[int, tuple[Recipe, ...]] = {
         Recipe(_network(1.0, 1.0), has_bins=False),
         Recipe(_FISHER8),
     ),
-    4000: (Recipe(_FISHER8), Recipe(_FISHER8, has_bins=False), Recipe(_adam(0.01))),
+    4000: (
+        Recipe(_adam(0.01)),
+        Recipe(_FISHER8, has_bins=False),
+        Recipe(_adam(0.003), has_bins=False),
+    ),
 }
 
 

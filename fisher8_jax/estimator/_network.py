@@ -111,6 +111,9 @@ class DenseNetwork:
         units = jnp.eye(targets, dtype=values.dtype)[:, None]
         units = jnp.broadcast_to(units, (targets, *values.shape))
         deltas = jax.vmap(pull, out_axes=1)(units)[0]
+        # Inputs whose weights are all 0 are not seen.
+        is_seen = jnp.any(params[0]["kernel"] != 0, axis=-1)
+        entering[0] = jnp.where(is_seen, entering[0], 0)
         return entering, deltas, self._information(raw)
 
     def locations(self, params: chex.ArrayTree, inputs: Array) -> tuple[Array, Array]:

@@ -4,7 +4,6 @@ import copy
 from pathlib import Path
 from typing import Any, Self
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 from sklearn.base import RegressorMixin
@@ -33,6 +32,7 @@ from fisher8_jax.estimator._setup import check_setup
 from fisher8_jax.estimator._training import (
     Rows,
     best_candidate,
+    choose_knower,
     train_candidates,
     train_on,
 )
@@ -189,7 +189,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
         seed = check_random_state(self.random_state).randint(2**31)
         candidates = train_candidates(rows, self.encoder_.is_bin(), likelihoods, setup, seed)
-        best = best_candidate(candidates)
+        best, self.knower_ = best_candidate(candidates), choose_knower(candidates)
         self.target_shape_ = targets.shape[1:]
         self.family_, self.methods_, self.scaler_ = best.family, best.methods, best.scaler
         self._keep(best.params, Memory(rows, self.encoder_.outside(columns), best.held_out), seed)
@@ -282,8 +282,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
     def _keep(self, params: Any, memory: Memory, seed: int) -> None:
         """Trained members, how wide their mixture is, what they know, and their rows."""
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
-        first = jax.tree.map(lambda leaf: leaf[0], params)
-        known = knowledge, self.known_variance_ = know(network, first, memory.rows)
+        known = knowledge, self.known_variance_ = know(network, self.knower_, memory.rows)
         if self.shrink_variance:
             found = calibrate(network, likelihood, params, memory, self.scaler_, known)
         else:

@@ -190,6 +190,16 @@ def _without_failures(one: Candidate, candidates: list[Candidate]) -> Candidate:
     )
 
 
+def choose_knower(candidates: list[Candidate]) -> chex.ArrayTree:
+    """The network whose posterior says what is unfamiliar: the first of the best without bins.
+
+    To one with bins a row between two knots is as unfamiliar as one in a gap of the data.
+    """
+    smooth = [one for one in candidates if not one.recipes[0].has_bins]
+    best = min(smooth or candidates, key=lambda candidate: candidate.score)
+    return jax.tree.map(lambda leaf: leaf[0], best.params)
+
+
 def _is_about_as_good(one: Candidate, best: Candidate) -> bool:
     if one.family != best.family or len(best.held_out_nll) < 2 or not np.isfinite(one.score):
         return False

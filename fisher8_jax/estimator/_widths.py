@@ -37,10 +37,12 @@ class Calibration(NamedTuple):
 
 
 class Ensemble(NamedTuple):
-    """Trained members, what the first of them does not know, and how wide their mixture is."""
+    """Trained members, what a network does not know, and how wide their mixture is."""
 
     params: chex.ArrayTree
     """Members first."""
+    knower: chex.ArrayTree
+    """The network that the knowledge belongs to."""
     knowledge: Knowledge
     calibration: Calibration
 
@@ -60,9 +62,8 @@ class Widths(NamedTuple):
 
 
 def variance_of(network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array) -> Array:
-    """The posterior variance of the first member's raw locations, (rows, targets)."""
-    first = jax.tree.map(lambda leaf: leaf[0], ensemble.params)
-    variance = posterior_variance(network, first, ensemble.knowledge, inputs)
+    """The posterior variance of the raw locations, (rows, targets)."""
+    variance = posterior_variance(network, ensemble.knower, ensemble.knowledge, inputs)
     return variance + outside[:, None] ** 2
 
 

@@ -152,8 +152,7 @@ def test_information_is_large_where_little_is_known_and_noise_is_small():
 def test_a_member_alone_knows_what_the_first_of_several_knows():
     inputs, targets = make_table()
     model = Fisher8Regressor(**SETTINGS).fit(inputs, targets)
-    first = jax.tree.map(lambda leaf: leaf[0], model.params_)
-    again, known = know(model._network(), first, model.memory_.rows)
+    again, known = know(model._network(), model.knower_, model.memory_.rows)
     assert isinstance(again, Knowledge)
     np.testing.assert_allclose(again.anchors, model.knowledge_.anchors)
     assert jnp.isfinite(known).all()

@@ -186,7 +186,9 @@ def test_predictions_without_a_mean_have_a_center():
     rows = np.zeros((3, 1), np.float32), np.zeros(3, np.float32)
     zeros = {"anchors": (1, 4, 1), "root": (1, 4, 4), "scale": (1,), "level": (1,)}
     knowledge = Knowledge(**{name: np.zeros(size, np.float32) for name, size in zeros.items()})
-    ensemble = Ensemble(params, knowledge, Calibration.none(1))
+    ensemble = Ensemble(
+        params, [{k: v[0] for k, v in params[0].items()}], knowledge, Calibration.none(1)
+    )
     center, *rest = in_blocks(predict_moments, network, ensemble, *rows)
     np.testing.assert_array_equal(center, 2)
     std, aleatoric, epistemic = rest

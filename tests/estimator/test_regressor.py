@@ -216,7 +216,7 @@ def test_constant_targets_are_predicted():
         ({"n_members": 10**9}, "`n_members` 1000000000 of `hidden_layer_sizes` .* parameters"),
         ({"hidden_layer_sizes": (10**6, 10**6)}, "Give fewer members or narrower layers"),
         ({"hidden_layer_sizes": 10**30}, "`hidden_layer_sizes` must be at most"),
-        ({"max_steps": 2**31 - 1, "n_members": 2}, "Give fewer steps; 'auto' takes at most 16,000"),
+        ({"max_steps": 2**31 - 1, "n_members": 2}, "Give fewer steps; 'auto' takes at most 12,000"),
         ({"max_steps": 10**30}, "`max_steps` must be at most"),
         ({"batch_size": 10**30}, "`batch_size` must be at most"),
     ],
