@@ -30,11 +30,10 @@ from fisher8_jax.training._run import (
     Callback,
     Progress,
     Training,
-    best_factor,
-    final_params,
     start,
     training_record,
 )
+from fisher8_jax.training._validation import best_factor, final_params
 
 
 class Fitted(NamedTuple):

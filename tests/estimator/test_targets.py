@@ -17,7 +17,8 @@ from fisher8_jax.training import (
     NetworkNaturalGradient,
     OutputNaturalGradient,
 )
-from fisher8_jax.training._run import _score, _validate, train_steps
+from fisher8_jax.training._run import train_steps
+from fisher8_jax.training._validation import _score, _validate
 from tests.estimator.methods import ADAM, RADIUS
 
 ROWS = 240

@@ -12,7 +12,8 @@ from fisher8_jax.families import Laplace, Poisson
 from fisher8_jax.training import Data, LearningRate, LossGradient, Method, Plan, fit
 from fisher8_jax.training._data import BatchLoader, make_folds
 from fisher8_jax.training._method import with_runs
-from fisher8_jax.training._run import start, start_validation, validate, validation_nll
+from fisher8_jax.training._run import start
+from fisher8_jax.training._validation import start_validation, validate, validation_nll
 
 RUNS, ROWS = 2, 40
 
