@@ -10,8 +10,6 @@ So the shared (mean) component of an update is divided by `sqrt(n)`, which makes
 strong.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import optax
@@ -52,9 +50,7 @@ def _shrink(update: Array) -> Array:
     if jnp.ndim(update) < 2 or not jnp.size(update):
         return update
     wide = at_least_float32(jnp.asarray(update))
-    shares: list[Array] = []  # what each axis takes away; summed up in one pass over the update
     for axis, length in enumerate(wide.shape):
         if length > 1:
-            means = (jnp.mean(x, axis=axis, keepdims=True) for x in (wide, *shares))
-            shares.append((1 - length**-0.5) * functools.reduce(jnp.subtract, means))
-    return functools.reduce(jnp.subtract, shares, wide).astype(update.dtype)
+            wide = wide - (1 - length**-0.5) * jnp.mean(wide, axis=axis, keepdims=True)
+    return wide.astype(update.dtype)
