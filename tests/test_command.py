@@ -16,8 +16,9 @@ import pytest
 from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import TargetScaler
 from fisher8_jax.command import _check, main
+from fisher8_jax.command._arguments import _parser
 from fisher8_jax.command._csv import CommandError, Dialect, read_csv
-from fisher8_jax.command._fit import join_rows
+from fisher8_jax.command._fit import join_rows, make_estimator
 from fisher8_jax.command._study import make_folds
 from fisher8_jax.command._tables import columns_of_model, read_table, split_target
 from fisher8_jax.ensembles import Mixture
@@ -397,3 +398,11 @@ def test_it_is_a_command(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("There is no model")
+
+
+def test_effort_reaches_the_estimator():
+    for given, effort in (([], "default"), (["--effort", "best"], "best")):
+        arguments = _parser().parse_args(["fit", "data.csv", "--target", "y", *given])
+        assert make_estimator(arguments).effort == effort
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["fit", "data.csv", "--target", "y", "--effort", "much"])

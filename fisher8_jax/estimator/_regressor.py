@@ -64,7 +64,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         n_members: networks trained by each method, or 'auto'.
         hidden_layer_sizes: the widths of the hidden layers.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
-        batch_size: rows per step, or 'auto' for 32, and 64 from 4,000 rows on.
+        batch_size: rows per step, or 'auto' for 64.
         validation_fraction: the part of the rows that each member holds out, at most 2,000 rows.
         patience: training stops after this fraction of `max_steps` without a better held-out NLL,
             and sooner if the best came early; 1 or more makes all steps.

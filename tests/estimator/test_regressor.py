@@ -21,7 +21,10 @@ from tests.estimator.methods import RADIUS
 
 # One shape for nearly all tests, so that they share one compiled program.
 ROWS = 240
-SETTINGS = {"methods": RADIUS, "n_members": 2, "max_steps": 2000, "hidden_layer_sizes": (16,)}
+SETTINGS = {
+    "methods": RADIUS, "effort": "quick", "n_members": 2, "max_steps": 2000,
+    "hidden_layer_sizes": (16,),
+}  # fmt: skip
 
 
 def with_radius(max_kl):

@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.experiments.tables.data import prepare
 from benchmarks.experiments.tables.plan import (
     MODELS,
+    MORE_EFFORT,
     OUTSIDE,
     PUBLISHED,
     SPLITS,
@@ -35,7 +36,7 @@ from benchmarks.machinery.document import Section, print_section, to_markdown
 from benchmarks.machinery.environments import default_environments, environment
 from benchmarks.machinery.store import Store, write_atomically
 
-KNOWN = (*MODELS, *VARIANTS, *STRONGEST)
+KNOWN = (*MODELS, *MORE_EFFORT, *VARIANTS, *STRONGEST)
 SETS = SPLITS | PUBLISHED
 
 

@@ -4,6 +4,7 @@ What all return is a function of new rows. Predictions are distributions in unit
 targets: shifted by their mean and divided by their standard deviation.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -167,6 +168,7 @@ FIT: dict[str, Fit] = {
     "deep_ensemble": fit_deep_ensemble,
     "first_order": fit_first_order,
     "ngboost": fit_ngboost,
+    "fisher8_best": functools.partial(fit_fisher8, effort="best"),
     "plain_mixture": fit_plain_mixture,
     "shrunk_ensemble": fit_shrunk_ensemble,
 }
