@@ -5,8 +5,10 @@ With `B` the block of a row in `A^-1`, the covariance of its whitened outputs gi
 
     C' = L^-T (B^-1 - I) L^-1,    outputs' = outputs + C' gradient,
 
-where `F = L L'` is the row's Fisher information and `gradient` that of its NLL. Directions of the
-outputs that change nothing (a constant added to all logits) are left out.
+where `F = L L'` is the row's Fisher information and `gradient` that of its NLL. That holds at an
+optimum. Elsewhere the outputs first move towards it, by `d`, and the gradient there is, to first
+order, `gradient + F d`. Directions of the outputs that change nothing (a constant added to all
+logits) are left out.
 """
 
 import dataclasses
@@ -21,7 +23,7 @@ from chex import ArrayTree
 from jax import Array
 
 from fisher8_jax._internal.batching import one_matrix_at_a_time
-from fisher8_jax._internal.checks import check_level
+from fisher8_jax._internal.checks import check_level, check_positive
 from fisher8_jax._internal.sharding import check_outside_shard_map
 from fisher8_jax._internal.trees import register_tree
 from fisher8_jax.ensembles import Mixture
@@ -77,7 +79,11 @@ class LeaveOneOut:
 
 
 def leave_one_out(
-    posterior: Posterior, *, samples: int | None = None, key: Array | None = None
+    posterior: Posterior,
+    *,
+    samples: int | None = None,
+    key: Array | None = None,
+    max_kl: float | None = None,
 ) -> LeaveOneOut:
     """Leave-one-out of all rows of a posterior in closed form, without any refit.
 
@@ -89,6 +95,8 @@ def leave_one_out(
         posterior: of `fit_posterior`.
         samples: see `Posterior.predict`.
         key: see `Posterior.predict`.
+        max_kl: for parameters that are not at an optimum. Before a row is left out the outputs
+            move towards it as those of `Posterior.predict` do; 0.1 is a good value.
 
     Example:
         >>> import jax.numpy as jnp
@@ -100,7 +108,9 @@ def leave_one_out(
         >>> print(found.nll.round(2))
         [1.23 1.23 2.56]
     """
-    return _without_each(posterior, samples, key)[0]
+    if max_kl is not None:
+        check_positive("max_kl", max_kl)
+    return _without_each(posterior, samples, key, max_kl)[0]
 
 
 def jackknife_intervals(
@@ -158,13 +168,16 @@ def jackknife_intervals(
 
 
 def _without_each(
-    posterior: Posterior, samples: int | None = None, key: Array | None = None
+    posterior: Posterior,
+    samples: int | None = None,
+    key: Array | None = None,
+    max_kl: float | None = None,
 ) -> tuple[LeaveOneOut, np.ndarray]:
     """Leave-one-out, and what a row's absence does elsewhere: `C(x, x_i)` times the influence."""
     check_outside_shard_map("leave_one_out")
     dtype, system = posterior.report.dtype, posterior.system
     with arithmetic(dtype, posterior):
-        data = (posterior.inputs, posterior.targets)
+        data = (posterior.inputs, posterior.targets, _moves(posterior, max_kl))
         if isinstance(system, Dual):
             covered = to_host(_whitened(system, posterior.factor))
             function = functools.partial(_remove, posterior.network)
@@ -179,6 +192,21 @@ def _without_each(
     return LeaveOneOut(outputs, covariance, predictive, targets), influence
 
 
+def _moves(posterior: Posterior, max_kl: float | None) -> np.ndarray:
+    """How far the outputs of every row move before it is left out, `(rows, p)`."""
+    network, inputs = posterior.network, posterior.inputs
+    if max_kl is None:
+        shape = len(posterior.targets), network.outputs(inputs)
+        return np.zeros(shape, posterior.report.dtype)
+    push = functools.partial(_push, network, posterior.newton_step(max_kl))
+    return to_host(in_chunks(push, inputs, posterior.report.chunk))
+
+
+@jax.jit
+def _push(network: Network, steps: list[Array], inputs: ArrayTree) -> Array:
+    return network.push(steps, inputs)
+
+
 @jax.jit
 def _whitened(system: Dual, factor: Array) -> Array:
     return system.whitened_covariance(factor)
@@ -186,35 +214,40 @@ def _whitened(system: Dual, factor: Array) -> Array:
 
 @jax.jit
 def _remove(
-    network: Network, inputs: ArrayTree, targets: Array, whitened: Array
+    network: Network, inputs: ArrayTree, targets: Array, moves: Array, whitened: Array
 ) -> tuple[Family, Array, Array]:
-    return _removed(network.predict(inputs), targets, whitened)
+    return _removed(network.predict(inputs), targets, moves, whitened)
 
 
 @jax.jit
 def _remove_primal(
-    system: Primal, state: Any, inputs: ArrayTree, targets: Array, unused: Array
+    system: Primal, state: Any, inputs: ArrayTree, targets: Array, moves: Array, unused: Array
 ) -> tuple[Family, Array, Array]:
     network, factor, log_precision = state
     dist, features = system.features(network, inputs)
     covariance = system.covariance(factor, log_precision, features)
     root = outputs_of(dist, targets).root
-    return _removed(dist, targets, jnp.einsum("iab,iac,icd->ibd", root, covariance, root))
+    whitened = jnp.einsum("iab,iac,icd->ibd", root, covariance, root)
+    return _removed(dist, targets, moves, whitened)
 
 
 _inverse = one_matrix_at_a_time(jnp.linalg.inv)
 _pseudo_inverse = one_matrix_at_a_time(lambda root: jnp.linalg.pinv(root, rtol=_SINGULAR), cost=32)
 
 
-def _removed(dist: Family, targets: Array, whitened: Array) -> tuple[Family, Array, Array]:
+def _removed(
+    dist: Family, targets: Array, moves: Array, whitened: Array
+) -> tuple[Family, Array, Array]:
     """Outputs, their covariance and the influence, from the whitened covariance of all rows."""
     seen = outputs_of(dist, targets)
     inverse_root = jax.vmap(_pseudo_inverse)(seen.root)
     eye = jnp.eye(whitened.shape[-1], dtype=whitened.dtype)[None]
     inverse = jax.vmap(_inverse)(eye - 0.5 * (whitened + jnp.swapaxes(whitened, 1, 2)))
     covariance = jnp.einsum("iba,ibc,icd->iad", inverse_root, inverse - eye, inverse_root)
-    shift = jnp.einsum("iab,ib->ia", covariance, seen.gradient)
-    influence = jnp.einsum("iab,ibc,ic->ia", seen.root, inverse, seen.score)
+    white = jnp.einsum("iab,ia->ib", seen.root, moves)
+    gradient = seen.gradient + jnp.einsum("iab,ib->ia", seen.root, white)
+    shift = moves + jnp.einsum("iab,ib->ia", covariance, gradient)
+    influence = jnp.einsum("iab,ibc,ic->ia", seen.root, inverse, seen.score + white)
     return from_vectors(dist, vectors_of(dist) + shift), covariance, influence
 
 

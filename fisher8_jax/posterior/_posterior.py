@@ -236,12 +236,15 @@ class Posterior:
 
     def _towards_optimum(self, dist: Family, inputs: ArrayTree, max_kl: float) -> Family:
         with arithmetic(self.report.dtype, self, inputs):
-            step, divergence = self._newton_step()
-            length = jnp.sqrt(max_kl / jnp.maximum(divergence, max_kl))
-            step = [length * leaf for leaf in step]
-            function = functools.partial(_moved, self.network, step)
+            function = functools.partial(_moved, self.network, self.newton_step(max_kl))
             part = (self._cast(inputs), self._cast(dist))
             return self._give(in_chunks(lambda x: function(*x), part, self.report.chunk))
+
+    def newton_step(self, max_kl: float) -> list[Array]:
+        """A step of the uncertain leaves towards the optimum, of at most `max_kl` nats a row."""
+        step, divergence = self._newton_step()
+        length = jnp.sqrt(max_kl / jnp.maximum(divergence, max_kl))
+        return [length * leaf for leaf in step]
 
     def _newton_step(self) -> tuple[list[Array], Array]:
         return _optimum(self.system, self.state, self.inputs, self.targets)
