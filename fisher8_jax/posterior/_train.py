@@ -5,8 +5,10 @@ Every step solves, for a batch of `B` of `N` rows,
     (R' R / B + floor + precision / N) step = gradient of (mean NLL + penalty / N)
 
 exactly, in the space of outputs. So the prior is the weight decay and, with a floor for the noise
-of a batch, the damping. In the second half of the training the precisions move towards MacKay's
-fixed point. No rows are held out.
+of a batch, the damping. The floor rises tenfold: with little damping the first steps find what
+many outputs must learn together, with more the last ones do not follow the noise of their batches.
+In the second half of the training the precisions move towards MacKay's fixed point. No rows are
+held out.
 """
 
 import functools
@@ -36,7 +38,7 @@ from fisher8_jax.posterior._prior import (
     squared_distances,
 )
 from fisher8_jax.posterior._setting import check_data, examine
-from fisher8_jax.posterior._tuning import update_by_blocks
+from fisher8_jax.posterior._tuning import update_by_part
 
 # The first precision, for every row, as good as none: a prior lets groups die that have not learned
 # yet, as the evidence would let them.
@@ -47,12 +49,15 @@ _START = 1e-5
 _PARTS = 20
 _MAX_STEP = 1.0
 
+# The first floor of the damping over the last.
+_FIRST_DAMPING = 0.1
+
 
 class TrainedByEvidence(NamedTuple):
     """A network and the prior that its training ended with.
 
     Attributes:
-        params: the average of the parameters over the last tenth of the steps.
+        params: the last parameters.
         prior: with the learned precisions; hand it to `fit_posterior(..., tune=False)`.
         nll: the mean NLL of the batch in every step.
         precisions: the precisions of every group after each of up to twenty parts of the
@@ -98,7 +103,8 @@ def train_by_evidence(
         batch_size: rows of a batch.
         prior: groups, mean and the first precisions, which should be weak; by default the number
             of rows over 100,000 for each leaf.
-        damping: what the noise of a batch asks for beyond the prior.
+        damping: what the noise of a batch asks for beyond the prior in the last step; the first has
+            a tenth of it.
         max_kl: no step moves the predictions of its batch by more nats, which fall to 0 over the
             steps; None for `network_max_kl(steps)`.
         seed: decides the order of the rows.
@@ -133,7 +139,7 @@ def train_by_evidence(
     groups = resolve(prior, params, examine(predict_one, params, inputs, targets).reached)
     size = min(batch_size, len(targets))
     batches = _batches(len(targets), size, steps, seed)
-    progress = _Progress(params, params, jnp.zeros((), jnp.int32))
+    progress = _Progress(params, jnp.zeros((), jnp.int32))
     log_precision = cast(to_host(log_precisions(prior, groups)), dtype)
     rule = _Rule(predict_one, groups, len(targets), steps, damping, radius)
     means = means_of(prior, groups, params)
@@ -149,7 +155,7 @@ def train_by_evidence(
     precision = dict(zip(groups.names, np.exp(log_precision).tolist(), strict=True))
     learned = Prior(precision, prior.groups, prior.mean)
     return TrainedByEvidence(
-        progress.average, learned, np.concatenate(nll), np.exp(np.stack(history))
+        progress.params, learned, np.concatenate(nll), np.exp(np.stack(history))
     )
 
 
@@ -165,10 +171,9 @@ class _Rule(NamedTuple):
 
 
 class _Progress(NamedTuple):
-    """Parameters, their average over the last tenth of the steps, how many steps were made."""
+    """Parameters, and how many steps were made."""
 
     params: ArrayTree
-    average: ArrayTree
     step: Array
 
 
@@ -183,12 +188,7 @@ def _train(
         batch = jax.tree.map(lambda x: x[places], data[:2])
         step, value = _step(rule, progress, log_precision, batch, data[2])
         params = jax.tree.map(jnp.subtract, progress.params, step)
-        is_late = progress.step >= math.floor(0.9 * rule.steps)
-        since = jnp.maximum(progress.step - math.floor(0.9 * rule.steps), 0) + 1
-        average = jax.tree.map(
-            lambda a, p: jnp.where(is_late, a + (p - a) / since, p), progress.average, params
-        )
-        return _Progress(params, average, progress.step + 1), value
+        return _Progress(params, progress.step + 1), value
 
     return jax.lax.scan(one, progress, batches)
 
@@ -205,8 +205,9 @@ def _step(
     network = Network(progress.params, rule.predict_one, rule.groups.leaves)
     dist, rows = network.rows(inputs)
     seen, groups = outputs_of(dist, targets), rule.groups
+    remaining = 1 - progress.step / rule.steps
     decay = jnp.exp(log_precision) / rule.rows
-    damping = rule.damping + decay
+    damping = rule.damping * _FIRST_DAMPING**remaining + decay
     white = whiten(rows, seen.root)
     grams = group_grams(white, white, groups.of_leaf, len(groups.names))
     batch_size = seen.nll.shape[0]
@@ -226,7 +227,6 @@ def _step(
     ]
     movement = moved + scaled @ solution * batch_size
     divergence = 0.5 * jnp.sum(jnp.square(movement)) / batch_size
-    remaining = 1 - progress.step / rule.steps
     length = remaining * jnp.minimum(1, jnp.sqrt(rule.max_kl / divergence))
     length = jnp.where(jnp.isfinite(divergence), length, 0)
     return network.spread([jnp.where(length == 0, 0, length * leaf) for leaf in leaves]), jnp.mean(
@@ -235,12 +235,12 @@ def _step(
 
 
 def _updated(rule: _Rule, params: ArrayTree, prior: Prior, log_precision: Any, data: Data) -> Any:
-    """One small step of the precisions, by the evidence of blocks of rows in float64."""
+    """One small step of the precisions, by the evidence of some rows in float64."""
     with arithmetic("float64"):
         wide, inputs, targets = (cast(tree, "float64") for tree in (params, *data[:2]))
         network = Network(wide, rule.predict_one, rule.groups.leaves)
         squares = squared_distances(prior, rule.groups, wide)
-        updated = update_by_blocks(
+        updated = update_by_part(
             (network, inputs, targets),
             rule.groups,
             cast(log_precision, "float64"),

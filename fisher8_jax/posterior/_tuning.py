@@ -6,6 +6,7 @@ those of the whole system over those of the blocks, found at the precisions wher
 and the rounds go on.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -29,8 +30,7 @@ _BLOCKS = 4
 _BLOCK_SIZE = 128
 _COMPARISONS = 2
 
-# In training: a larger block, which nothing corrects. Several cost more and were no better.
-_TRAINING_BLOCKS = 1
+# In training: one part of the rows with up to so many unknowns.
 _TRAINING_SIZE = 800
 
 
@@ -107,31 +107,40 @@ def _rounds(
     return log_precision, found
 
 
-def update_by_blocks(
+def update_by_part(
     data: Data, groups: Groups, log_precision: Array, squares: Array, max_step: float
 ) -> Array:
-    """One step of the precisions, of at most `max_step`, by blocks of the rows."""
-    blocks, scale = _blocks_of_rows(data, groups, _TRAINING_SIZE, _TRAINING_BLOCKS)
-    return _update(blocks, log_precision, squares, scale * np.ones_like(log_precision), max_step)[0]
+    """One step of the precisions, of at most `max_step`, by a part of the rows.
+
+    The effective number of parameters is concave in the information of the rows. So, on average
+    over random parts, copies of the part instead of the other rows have too small a number, and
+    the part's own number, once for each copy, is too large. Their geometric mean is taken.
+    """
+    part, copies = _blocks_of_rows(data, groups, _TRAINING_SIZE, 1)
+    copied = dataclasses.replace(part, grams=copies * part.grams)
+    largest, smallest = (_effective(system, log_precision) for system in (part, copied))
+    return _stepped(log_precision, np.sqrt(copies * largest * smallest), squares, max_step)
 
 
 def _update(
-    parts: Dual | Primal,
-    log_precision: Array,
-    squares: Array,
-    scale: Array,
-    max_step: float = 2.0,
+    parts: Dual | Primal, log_precision: Array, squares: Array, scale: Array
 ) -> tuple[Array, Array]:
-    """One step of the precisions, and the effective numbers of parameters before it.
+    """One step of the precisions, and the effective numbers of parameters before it."""
+    found = scale * _effective(parts, log_precision)
+    return _stepped(log_precision, found, squares, 2.0), found
 
-    On the host: compiling takes longer than all rounds on small matrices.
-    """
+
+def _effective(parts: Dual | Primal, log_precision: Array) -> Array:
+    """On the host: compiling takes longer than all rounds on small matrices."""
     try:
-        found = scale * parts.effective_on_host(log_precision)
+        return parts.effective_on_host(log_precision)
     except np.linalg.LinAlgError as error:
         raise ValueError(_why_not(parts)) from error
-    evidence = Evidence(found[0], found, found, squares)
-    return to_host(_step(log_precision, evidence, max_step=max_step)), found
+
+
+def _stepped(log_precision: Array, effective: Array, squares: Array, max_step: float) -> Array:
+    evidence = Evidence(effective[0], effective, effective, squares)
+    return to_host(_step(log_precision, evidence, max_step=max_step))
 
 
 _step = jax.jit(update_precision, static_argnames="max_step")

@@ -7,7 +7,7 @@ from jax.flatten_util import ravel_pytree
 
 from benchmarks.experiments.gaps import networks
 from benchmarks.experiments.leave_one_out import refits
-from benchmarks.experiments.leave_one_out.plan import Job
+from benchmarks.experiments.leave_one_out.plan import RADII, Job
 from benchmarks.experiments.leave_one_out.report import section
 from benchmarks.machinery.document import to_markdown
 from benchmarks.machinery.store import Store
@@ -35,18 +35,22 @@ def test_steps_are_those_of_the_dense_matrix(monkeypatch):
     assert gain > 0
 
 
+MEANS = ("", "median_")
+
+
 def test_the_report(tmp_path):
     store = Store(tmp_path)
     assert section(store) is None
     both = {"mean": 0.97, "log_variance": 0.81}
-    names = ("closed", "folds", "training", "median_closed", "median_folds")
+    names = [f"{m}{what}{moved}" for moved in RADII for m in MEANS for what in ("closed", "folds")]
     results = {
         "refits": {"rows": 9, "correlation": both, "slope": both},
-        "folds": {name: 0.25 * index for index, name in enumerate(names)},
+        "folds": {name: 0.25 * i**2 for i, name in enumerate(["training", *names])},
     }
     for kind, result in results.items():
         job = Job(kind, "yacht", 0, tmp_path, tmp_path)
         store.write(job.cell, spec=job.spec, result=result, provenance={})
     text = to_markdown("", [section(store)], None)
     assert "0.970" in text
-    assert "-0.25" in text
+    assert "| yacht | 0.25 | 1.00 | -0.75 | 6.25 | 9.00 | -2.75 | 0.00 |" in text
+    assert "| yacht | 2.25 | 4.00 | -1.75 | 12.25 | 16.00 | -3.75 |" in text

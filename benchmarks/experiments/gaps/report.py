@@ -33,6 +33,7 @@ def section(store: Store) -> Section | None:
         if any(key[0] == kind for key in scores):
             blocks += [summary(scores, kind), summary(scores, kind, UNSEEN)]
             blocks += [table(scores, kind, score) for score in _NAMES]
+    blocks += [found for found in (against_one(scores), costs_table(store)) if found.rows]
     if common_splits(scores, "gap")[1]:
         caption = "How far behind the best model each is, gap splits in order"
         blocks.insert(1, Figure("gaps", functools.partial(draw, scores), caption))
@@ -107,6 +108,38 @@ def summary(scores: Scores, kind: str, sets: Iterable[str] = tuple(GAPS)) -> Tab
     unseen = ", on which no default was chosen" if sets is UNSEEN else ""
     caption = f"The {len(common)} {kind} splits that all models have{unseen}: {names or 'none'}"
     return Table(caption, [*header, "coverage of 90 % intervals"], rows)
+
+
+def against_one(scores: Scores) -> Table:
+    """On how many sets a posterior is not worse than the network that stopped early."""
+    rows = []
+    for model in ("one_posterior", "moved", "evidence"):
+        pairs = [
+            [np.mean([row["nll"] for row in scores["random", name, m]]) for m in (model, "one")]
+            for name in GAPS
+            if {("random", name, model), ("random", name, "one")} <= {*scores}
+        ]
+        if pairs:
+            not_above = f"{sum(own <= one for own, one in pairs)} of {len(pairs)}"
+            rows.append([MODELS[model], not_above])
+    caption = "Sets on which the mean NLL of random splits is not above that of one network"
+    return Table(caption, ["model", "sets"], rows)
+
+
+def costs_table(store: Store) -> Table:
+    """Medians over the random splits of a set."""
+    rows = []
+    for name in GAPS:
+        splits = (store.read(f"gaps/random-{name}-networks") or {"splits": []})["splits"]
+        found = [split["costs"] for split in splits if "costs" in split]
+        if found:
+            training, posterior = (
+                float(np.median([c[part] for c in found])) for part in ("training", "posterior")
+            )
+            share = f"{100 * posterior / training:.0f} %"
+            rows.append([name, f"{training:.2f}", f"{posterior:.2f}", share])
+    header = ["set", "training", "posterior", "posterior over training"]
+    return Table("Processor seconds of one network and of its posterior", header, rows)
 
 
 def table(scores: Scores, kind: str, score: str) -> Table:

@@ -10,6 +10,9 @@ REFITS = ("yacht",)
 SETS = ("yacht", "concreteslump", "servo", "autompg", "boston", "energy", "stock", "concrete")
 FOLDS = 10
 
+# How far outputs move towards the optimum, in nats a row, and how results are named for it.
+RADII = {"": None, "_moved": 0.1}
+
 # Levenberg-Marquardt steps towards the maximum of the posterior, and from there without a row.
 POLISH = 200
 MORE = 4
