@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         names = check_names("programs", args.programs, tuple(PROGRAMS))
         for goes_on in (False, True):
             some = [name for name in names if (PROGRAMS[name].goes_on is not None) == goes_on]
-            run_missing("adoption.jobs:run_job", make_jobs(args, some), args, title="Adoption")
+            if jobs := make_jobs(args, some):
+                run_missing("adoption.jobs:run_job", jobs, args, title="Adoption")
     return print_section(section(Store(args.results)))
 
 
