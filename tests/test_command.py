@@ -15,7 +15,7 @@ import pytest
 
 from fisher8_jax import Gaussian
 from fisher8_jax.artifacts import TargetScaler
-from fisher8_jax.command import _check, main
+from fisher8_jax.command import main
 from fisher8_jax.command._arguments import _parser
 from fisher8_jax.command._csv import CommandError, Dialect, read_csv
 from fisher8_jax.command._fit import join_rows, make_estimator
@@ -315,28 +315,6 @@ def test_folds_by_groups_and_by_time():
         split_target(frame.assign(who=[None] + ["a"] * 39), options(group="who"))
     with pytest.raises(CommandError, match="ISO form"):
         split_target(frame.assign(when="soon"), options(time="when"))
-
-
-def test_the_check_command_finds_exact_gradients(capsys):
-    assert main(["check", "--rows", "16", "--width", "4"]) == 0
-    lines = capsys.readouterr().out
-    for words in ("jaxlib", "device 0: cpu", "fisher8  ", "network_gradient", "times a step"):
-        assert words in lines
-
-
-def test_the_check_command_sees_what_is_not_exact(capsys, monkeypatch):
-    """One part in a hundred, as in matrix products of bfloat16."""
-    exact = _check.network_gradient
-
-    def coarse(*args, **kwargs):
-        step = exact(*args, **kwargs)
-        rounded = jax.tree.map(lambda g: g.astype(jnp.bfloat16).astype(g.dtype), step.gradient)
-        return step._replace(gradient=rounded)
-
-    monkeypatch.setattr(_check, "network_gradient", coarse)
-    assert main(["check", "--rows", "16", "--width", "4"]) == 1
-    assert "NOT EXACT" in capsys.readouterr().out
-    assert "--rows" in run(capsys, "check", "--rows", "1")
 
 
 def run(capsys, *words):

@@ -13,7 +13,7 @@ import pandas
 from fisher8_jax.estimator import Fisher8Regressor
 
 FORMATS = pathlib.Path(__file__).parent / "formats"
-MODEL, PREDICTIONS = FORMATS / "estimator_3.safetensors", FORMATS / "estimator_3.json"
+MODEL, PREDICTIONS = FORMATS / "estimator_4.safetensors", FORMATS / "estimator_4.json"
 
 
 def make_rows(count: int = 60):
