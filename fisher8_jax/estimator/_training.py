@@ -147,9 +147,9 @@ def best_candidate(candidates: list[Candidate]) -> Candidate:
     """The lowest mean held-out NLL, joined by others that are about as good.
 
     Members of other methods of the same likelihood join if their held-out NLL, fold by fold, is not
-    worse by more than three standard errors: they are trained already, and members that came another
-    way make the better mixture. A method that failed in one fold has a large standard error, so it
-    may not be worse by more than a fifth of a nat either.
+    worse by more than three standard errors: they are trained already, and members that came
+    another way make the better mixture. A method that failed in one fold has a large standard
+    error, so it may not be worse by more than a fifth of a nat either.
 
     One failed member would spoil a mixture of five, and its method may still be the best: another
     method's member with the same held-out rows takes its place first.
