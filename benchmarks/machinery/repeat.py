@@ -1,11 +1,13 @@
 """Computes random stored cells again and compares what comes out with what is stored.
 
 Each cell is computed by the command of its provenance, in a folder where it alone is missing, and
-must come out the same to the last bit; measured times are left out of the comparison. A cell that
-takes longer than `--seconds` is skipped, and said to be.
+must come out the same to the last bit; measured times are left out of the comparison. Cells whose
+number of steps follows from times that they measure are never drawn. A cell that takes longer than
+`--seconds` is skipped, and said to be.
 """
 
 import argparse
+import fnmatch
 import json
 import math
 import random
@@ -27,6 +29,8 @@ from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 from benchmarks.registry import BENCHMARKS
 
 _PREFIX = ["python", "-m", "benchmarks"]
+# Costs, damping at the processor time that it measures, and K-FAC in an environment of its own.
+_OF_TIMES = ("costs*", "scales-*", "*-kfac")
 
 
 class Outcome(NamedTuple):
@@ -102,7 +106,7 @@ def _chosen(experiments: Sequence[str] | None) -> list[str]:
 def _repeatable(store: Store, experiment: str) -> Iterator[str]:
     for path in (store.root / experiment).glob("**/*.json"):
         body = store.load(path)
-        measures_times = path.name.startswith("costs")
+        measures_times = any(fnmatch.fnmatch(path.stem, pattern) for pattern in _OF_TIMES)
         if body is not None and _words(body)[:1] == [experiment] and not measures_times:
             yield path.relative_to(store.root).with_suffix("").as_posix()
 

@@ -154,9 +154,9 @@ def best_candidate(candidates: list[Candidate]) -> Candidate:
     One failed member would spoil a mixture of five, and its method may still be the best: another
     method's member with the same held-out rows takes its place first.
     """
-    mended = [_without_failures(one, candidates) for one in candidates]
-    chosen = min(range(len(mended)), key=lambda index: mended[index].score)
-    best = mended[chosen]
+    complete = [_without_failures(one, candidates) for one in candidates]
+    chosen = min(range(len(complete)), key=lambda index: complete[index].score)
+    best = complete[chosen]
     kept = [
         best if index == chosen else one
         for index, one in enumerate(candidates)
@@ -180,12 +180,12 @@ def _without_failures(one: Candidate, candidates: list[Candidate]) -> Candidate:
     if has_failed.mean() >= 0.5:
         return one
 
-    def mended(own: np.ndarray, *leaves: np.ndarray) -> np.ndarray:
+    def replace_failed(own: np.ndarray, *leaves: np.ndarray) -> np.ndarray:
         found = np.stack(leaves)[chosen, folds]
         return np.where(append_axes(has_failed, own.ndim), found, own)
 
     return one._replace(
-        params=jax.tree.map(mended, one.params, *(other.params for other in others)),
+        params=jax.tree.map(replace_failed, one.params, *(other.params for other in others)),
         held_out_nll=np.where(has_failed, best, one.held_out_nll),
     )
 

@@ -15,7 +15,7 @@ RESULT = {"rmse": [1.0, 2.0], "seconds": 3.0, "machine": {"load": 1.0}}
 
 @pytest.fixture
 def store(tmp_path):
-    """Two cells of the UCI tables, one of the doctor, and three that cannot be repeated."""
+    """Two cells of the UCI tables, one of the doctor, and five that cannot be repeated."""
     store = Store(tmp_path)
     commands = {
         "uci/a": "python -m benchmarks uci --datasets yacht",
@@ -23,6 +23,8 @@ def store(tmp_path):
         "doctor/a": "python -m benchmarks doctor",
         "uci/of-another-program": "python -m tests.attacks",
         "curvature/costs": "python -m benchmarks curvature --experiments costs",
+        "damping/scales-silu": "python -m benchmarks damping --experiments scales",
+        "comparison/digits-kfac": "python -m benchmarks comparison --methods kfac",
         "overhead/cpu": "python -m benchmarks overhead",
     }
     for name, command in commands.items():
