@@ -10,6 +10,7 @@ sum replaces it; what remains is the derivative of every single use. Where the r
 multiplied out, the same combination of them is its gradient, and often cheaper.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ Rows = dict[int, "LeafRows"]
 
 _EXACT = lax.Precision.HIGHEST
 _UNROLLED = 2  # 3 and 4 were no better
+_FEW_OUTPUTS, _MANY_NUMBERS = 8, 2**12
 
 
 class LeafRows(NamedTuple):
@@ -133,8 +135,9 @@ def _pairs(left: tuple[Array, Array], right: tuple[Array, Array]) -> Array:
 
 def _product(left: Array, right: Array) -> Array:
     """`left right'`, where the axis after the first two is of entries."""
-    flat = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
-    product = jnp.matmul(flat[0], flat[1].T, precision=_EXACT)
+    # On the left, rows keep an axis of their own, by which devices can split the product.
+    flat = right.reshape(-1, right.shape[-1])
+    product = jnp.matmul(left, flat.T, precision=_EXACT)
     return product.reshape(*left.shape[:2], *right.shape[:2])
 
 
@@ -289,6 +292,9 @@ def _apply_use(
 
 def _combine(outputs: Array, delta: Array) -> Array:
     weighted = at_least_float32(delta) * append_axes(outputs, delta.ndim)
+    if len(weighted) <= _FEW_OUTPUTS and weighted[0].size > _MANY_NUMBERS:
+        # Written out: on CPUs, XLA's sum over a short first axis takes longer than the solve.
+        return functools.reduce(jnp.add, list(weighted)).astype(delta.dtype)
     return jnp.sum(weighted, 0).astype(delta.dtype)
 
 
