@@ -1,8 +1,8 @@
 """What data-parallel training communicates, from the compiled program, and what that would cost.
 
-The first table is read from the program that XLA compiled for eight devices. The second is a model:
-it computes times from the bytes of the first table and from the bandwidths and latencies that the
-options name. It is not a measurement.
+The first table is read from the program that XLA compiled for eight devices. The others are models:
+they compute times from the bytes of the first table, for the parameter-space gradient from those of
+`scale_out_network`, and from the rates that the options name. They are no measurements.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import math
 
 from rich.table import Table
 
+from benchmarks.costs.scale_out_network import WIDTHS, Hardware, model_rows
 from benchmarks.machinery.console import console
 
 DEVICES = (8, 16, 64, 256, 1024, 4096)
@@ -26,10 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gigabytes", type=float, default=50.0, help="link bandwidth, GB/s each way"
     )
     parser.add_argument("--latency-us", type=float, default=5.0, help="of one hop between devices")
+    parser.add_argument("--teraflops", type=float, default=20.0, help="of one device in float32")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints both tables."""
+    """Prints the tables."""
     import jax
 
     jax.config.update("jax_num_cpu_devices", 8)
@@ -44,7 +46,18 @@ def run(args: argparse.Namespace) -> int:
     console.print(table)
     extra = len(found["Fisher8, KL radius"]) - len(found["plain NLL"])
     console.print(_model_table(args, max(extra, 0)))
+    console.print(_network_table(Hardware.of(args)))
     return 0
+
+
+def _network_table(hardware: Hardware) -> Table:
+    title = f"Model: parameter-space gradient of a network of {WIDTHS}, ms a step"
+    table = Table("devices", "rows", "plain NLL", "Direct", "Blocks(64)", title=title)
+    table.add_column("of Direct, factorisation")
+    table.add_column("MB gathered by Direct")
+    for row in model_rows(hardware):
+        table.add_row(*row)
+    return table
 
 
 def _model_table(args: argparse.Namespace, extra_collectives: int) -> Table:

@@ -12,7 +12,8 @@ import optax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fisher8_jax import Gaussian, fisher8_nll
+from fisher8_jax import Gaussian, fisher8_nll, network_gradient
+from fisher8_jax.curvature import Blocks, Direct
 from fisher8_jax.optimizers import scale_by_kl_radius
 
 PROGRAMS = ("plain NLL", "Fisher8", "Fisher8, KL radius")
@@ -72,6 +73,43 @@ def collectives_of(name: str, hidden: tuple[int, ...], features: int = 16) -> li
     targets = jax.ShapeDtypeStruct((rows,), jnp.float32)
     compiled = step.lower(params, optimizer.init(params), inputs, targets).compile()
     return read_collectives(compiled.as_text() or "")
+
+
+def network_program(
+    widths: tuple[int, ...], rows: int, solver: Direct | Blocks, *, is_mapped: bool = True
+) -> Any:
+    """The compiled parameter-space gradient of a dense network, its rows spread over all devices.
+
+    Args:
+        widths: of inputs, hidden layers and outputs.
+        rows: of the whole batch.
+        solver: of `network_gradient`.
+        is_mapped: whether under `shard_map`; else under `jit` with sharded arrays.
+    """
+    mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    kernels = [jax.ShapeDtypeStruct(pair, jnp.float32) for pair in itertools.pairwise(widths)]
+    params = [(kernel, jax.ShapeDtypeStruct(kernel.shape[1:], jnp.float32)) for kernel in kernels]
+
+    def predict_one(params: Any, x: jax.Array) -> Gaussian:
+        for kernel, bias in params[:-1]:
+            x = jnp.tanh(x @ kernel + bias)
+        return Gaussian(*(x @ params[-1][0] + params[-1][1]))
+
+    def gradient(params: Any, x: jax.Array, y: jax.Array) -> Any:
+        axis_name = "data" if is_mapped else None
+        step = network_gradient(predict_one, params, x, y, axis_name=axis_name, solver=solver)
+        return step.value, step.gradient, step.step_kl
+
+    if is_mapped:
+        specs = (P(), P("data"), P("data"))
+        mapped = jax.shard_map(gradient, mesh=mesh, in_specs=specs, out_specs=P())
+        program = jax.jit(mapped)
+    else:
+        copied, spread = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
+        places = (copied, spread, spread)
+        program = jax.jit(gradient, in_shardings=places, out_shardings=copied)
+    inputs = jax.ShapeDtypeStruct((rows, widths[0]), jnp.float32)
+    return program.lower(params, inputs, jax.ShapeDtypeStruct((rows,), jnp.float32)).compile()
 
 
 def _optimizer(name: str) -> optax.GradientTransformationExtraArgs:

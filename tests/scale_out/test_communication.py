@@ -1,18 +1,25 @@
 """What crosses between devices, read from the compiled program."""
 
+import functools
 import math
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.sharding import PartitionSpec as P
 
 from benchmarks.costs.scale_out import step_cost
-from benchmarks.costs.scale_out_programs import PROGRAMS, collectives_of, read_collectives
-from fisher8_jax import Gaussian, network_gradient
+from benchmarks.costs.scale_out_network import Hardware, blocks_step, direct_step, model_rows
+from benchmarks.costs.scale_out_programs import (
+    PROGRAMS,
+    collectives_of,
+    network_program,
+    read_collectives,
+)
 from fisher8_jax.curvature import Blocks, Direct
 
 HIDDEN, FEATURES = (32, 24), 16
+WIDTHS = (FEATURES, *HIDDEN, 2)
 KERNELS = FEATURES * 32 + 32 * 24 + 24 * 2
 
 
@@ -42,26 +49,15 @@ def test_fisher8_adds_a_few_scalars(programs):
     assert sum(c.bytes for c in small(programs["Fisher8, KL radius"])) <= 64
 
 
+@functools.cache
+def network(solver, rows=64, *, is_mapped=True):
+    """`network_gradient` over all devices."""
+    with jax.enable_x64(False):
+        return network_program(WIDTHS, rows, solver, is_mapped=is_mapped)
+
+
 def network_collectives(solver, rows=64):
-    """What `network_gradient` sends under `shard_map` over all devices."""
-    params = {
-        name: {"w": jnp.ones(shape, jnp.float32), "b": jnp.ones(shape[1], jnp.float32)}
-        for name, shape in {"a": (FEATURES, 32), "b": (32, 24), "c": (24, 2)}.items()
-    }
-
-    def predict_one(params, x):
-        for name in "ab":
-            x = jnp.tanh(x @ params[name]["w"] + params[name]["b"])
-        return Gaussian(*(x @ params["c"]["w"] + params["c"]["b"]))
-
-    def gradient(params, x, y):
-        return network_gradient(predict_one, params, x, y, axis_name="data", solver=solver)[:2]
-
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    specs = {"in_specs": (P(), P("data"), P("data")), "out_specs": P()}
-    step = jax.jit(jax.shard_map(gradient, mesh=mesh, **specs))
-    arrays = jnp.zeros((rows, FEATURES), jnp.float32), jnp.zeros(rows, jnp.float32)
-    return read_collectives(step.lower(params, *arrays).compile().as_text())
+    return read_collectives(network(solver, rows).as_text())
 
 
 def test_activations_and_deltas_are_gathered_once():
@@ -75,13 +71,68 @@ def test_activations_and_deltas_are_gathered_once():
     assert sorted(gathered) == sorted(activations + deltas + whole)
     reduced = [c.elements for c in found if c.kind == "all-reduce" and c.elements > 1]
     assert sum(reduced) == KERNELS + 32 + 24 + 2
-    assert len(found) == len(gathered) + len(reduced) + 2  # elements, and loss with slope
+    assert len(found) == len(gathered) + len(reduced) + 3  # elements, loss, divergence
 
 
 def test_blocks_send_the_gradient_alone():
     found = network_collectives(Blocks(8))
     assert {c.kind for c in found} == {"all-reduce"}
     assert sum(c.elements for c in found if c.elements > 1) == KERNELS + 32 + 24 + 2
+
+
+@pytest.mark.parametrize(("solver", "model"), [(Direct(), direct_step), (Blocks(8), blocks_step)])
+def test_the_model_counts_what_the_program_sends(solver, model):
+    found = network_collectives(solver)
+    step = model(WIDTHS, 64, 8)
+    gathered = sum(c.elements for c in found if c.kind == "all-gather")
+    reduced = sum(c.elements for c in found if c.kind == "all-reduce" and c.elements > 1)
+    assert gathered == step.gathered
+    assert reduced == step.reduced
+
+
+WIDE = (16, 256, 192, 2)
+
+
+@pytest.mark.parametrize(
+    ("solver", "model", "is_mapped"),
+    [
+        (Direct(), direct_step, True),
+        (Direct(), direct_step, False),
+        (Blocks(16), functools.partial(blocks_step, block=16), True),
+    ],
+)
+def test_the_model_counts_what_a_device_computes(solver, model, is_mapped):
+    """Also under `jit` with sharded arrays, where every device once computed all of the matrix.
+
+    XLA counts elementwise operations as well, and none of LAPACK. Under `jit` it computes the
+    products of equal deltas, of a kernel and of its bias, twice.
+    """
+    with jax.enable_x64(False):
+        program = network_program(WIDE, 256, solver, is_mapped=is_mapped)
+    counted = program.cost_analysis()["flops"]
+    expected = model(WIDE, 256, 8).operations
+    assert expected < counted < (1.15 if is_mapped else 1.5) * expected
+
+
+def test_the_model_by_hand():
+    """Two kernels, 3 x 4 and 4 x 2, 16 rows on 8 devices."""
+    step = direct_step((3, 4, 2), 16, 8)
+    assert step.gathered == 16 * (3 + 4) + 32 * (4 + 2) + 32 + 32**2
+    assert step.reduced == 12 + 8 + 4 + 2
+    products = 2 * 2 * (12 + 8) + 2 * 2 * (12 + 8) + 2 * 2 * 2 * 8
+    assert step.operations == products + 2 * 2 * 16 * 7 + 2 * 4 * 32 * 6
+    assert math.isclose(step.solve, 32**3 / 3)
+    hardware = Hardware(operations=1e9, bandwidth=1e6, latency=1e-5)
+    sent = 4 * 7 / 8 * (step.gathered + 2 * step.reduced) / 1e6 + 9e-5
+    seconds = (step.operations + step.solve) / 1e9 + sent
+    assert math.isclose(step.seconds(8, hardware), seconds)
+
+
+def test_the_page_shows_the_model():
+    """With the rates that the options of the command begin with."""
+    page = (Path(__file__).parents[2] / "docs" / "many_devices.md").read_text()
+    rows = model_rows(Hardware(operations=20e12, bandwidth=50e9, latency=5e-6))
+    assert all(f"| {' | '.join(row)} |" in page for row in rows)
 
 
 def test_the_reader_sees_what_is_there():
