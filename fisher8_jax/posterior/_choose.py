@@ -100,15 +100,15 @@ def last_layer(network: Network, inputs: ArrayTree) -> tuple[int, ...]:
     noise = np.random.default_rng(0)
     steps = {i: noise.normal(size=np.shape(every[i])) for i in network.leaves}
     steps = {i: s * (1 + 3 * np.abs(every[i]).max(initial=0)) for i, s in steps.items()}
-    moved = jax.jit(lambda s: _second_difference(network, s, some))
     found: list[int] = []
     for index in reversed(network.leaves):
         trial = [steps[i] * (i in found or i == index) for i in network.leaves]
-        if float(moved(trial)) < 1e-6:
+        if float(_second_difference(network, trial, some)) < 1e-6:
             found.append(index)
     return tuple(sorted(found))
 
 
+@jax.jit
 def _second_difference(network: Network, steps: list, inputs: ArrayTree) -> jax.Array:
     """How far from opposite the movements of the outputs by opposite steps are, relatively."""
 

@@ -1,5 +1,6 @@
 """What is known of network and rows before anything is computed, and whether they fit together."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ from jax import Array
 
 from fisher8_jax._fisher8 import check_family
 from fisher8_jax._internal.checks import check_targets
-from fisher8_jax.curvature import jacobian_rows
+from fisher8_jax.curvature import LeafRows, jacobian_rows
 from fisher8_jax.families import Family
 from fisher8_jax.posterior._network import PredictOne
 from fisher8_jax.posterior._prior import leaf_names
@@ -56,9 +57,9 @@ def examine(
 ) -> Setting:
     """Looks at the first row, and checks the targets against its prediction."""
     one = jax.tree.map(lambda x: x[:1], inputs)
-    first = jax.eval_shape(jax.vmap(predict_one, (None, 0)), params, one)
+    first = _predict.eval_shape(predict_one, params, one)
     _check_targets(first, targets)
-    _, rows = jax.eval_shape(lambda p, x: jacobian_rows(predict_one, p, x), params, one)
+    rows = _rows.eval_shape(predict_one, params, one)
     sizes = map(np.size, jax.tree.leaves(params))
     found = [row for row in rows if row is not None]
     positions = [1 if row.activation is None else row.activation.shape[1] for row in found]
@@ -68,6 +69,19 @@ def examine(
         max(positions, default=1),
         min((x.dtype for x in jax.tree.leaves(first)), key=lambda d: d.itemsize).name,
     )
+
+
+# Compiled functions, though never run, remember the shapes that they have found.
+@functools.partial(jax.jit, static_argnums=0)
+def _predict(predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree) -> Family:
+    return jax.vmap(predict_one, (None, 0))(params, inputs)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _rows(
+    predict_one: PredictOne, params: ArrayTree, inputs: ArrayTree
+) -> tuple[LeafRows | None, ...]:
+    return jacobian_rows(predict_one, params, inputs)[1]
 
 
 def _check_targets(first: Family, targets: Array) -> None:

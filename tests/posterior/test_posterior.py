@@ -248,3 +248,19 @@ def test_large_data_take_an_approximation_and_say_so():
     assert tuned.report.form == "primal"
     blocks = fit_posterior(predict_one, params, x, y, form="dual")  # starts by blocks
     assert worst(blocks.log_precision, tuned.log_precision) < 0.1
+
+
+@pytest.mark.parametrize("form", ["dual", "last_layer"])
+def test_a_second_fit_traces_nothing(form):
+    predict_one, params, x, y = mlp_problem()
+    calls = []
+
+    def counted(params, x):
+        calls.append(1)
+        return predict_one(params, x)
+
+    first = fit_posterior(counted, params, x, y, form=form)
+    number = len(calls)
+    second = fit_posterior(counted, params, x, y, form=form)
+    assert 0 < number == len(calls)
+    assert second.log_evidence == first.log_evidence
