@@ -8,7 +8,7 @@ import pytest
 from benchmarks.experiments.gaps import jobs
 from benchmarks.experiments.gaps.data import edge_split, gap_split, splits_for
 from benchmarks.experiments.gaps.plan import GAPS, GROUPS, MODELS, Job, splits_of
-from benchmarks.experiments.gaps.report import load, section
+from benchmarks.experiments.gaps.report import costs_table, load, section
 from benchmarks.experiments.uci.data import Split
 from benchmarks.machinery.document import to_markdown
 from benchmarks.machinery.store import Store
@@ -82,9 +82,29 @@ def test_a_cell_goes_on_where_it_ended(tmp_path, monkeypatch):
     assert section(Store(tmp_path / "empty")) is None
 
 
+def test_costs_are_medians_of_the_random_splits(tmp_path, monkeypatch):
+    def predict(split, seed):
+        zeros = np.zeros(len(split.test_targets), np.float32)
+        return {"last_layer": Gaussian(zeros, zeros)}
+
+    seconds = iter([0.1, 0.2, 0.6])
+    monkeypatch.setitem(jobs.PREDICT, "last_layer", predict)
+    monkeypatch.setattr(
+        jobs, "costs", lambda split, seed, form: {"training": 1.0, "posterior": next(seconds)}
+    )
+    monkeypatch.setattr(jobs.data, "load", lambda path: [WHOLE] * 3)
+    jobs.run_job(
+        Job("last_layer", "yacht", "random", 3, 0, tmp_path / "yacht.npz", tmp_path), lambda _: None
+    )
+    found = costs_table(Store(tmp_path))
+    assert found.rows == [["yacht", "", "", "", "1.000", "0.200", "20 %"]]
+    assert len(found.header) == 7
+
+
 def test_the_plan():
     assert len(GAPS) == 13
     assert set(MODELS) == {model for group in GROUPS.values() for model in group}
     assert splits_of("yacht", "gap") == splits_of("yacht", "edge") == 6
     assert splits_of("yacht", "random") == 3
+    assert splits_of("naval", "random") == 1
     assert set(jobs.PREDICT) == set(GROUPS)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.experiments.gaps.data import splits_for
-from benchmarks.experiments.gaps.models import PREDICT, costs
+from benchmarks.experiments.gaps.models import FORMS, PREDICT, costs
 from benchmarks.experiments.gaps.plan import Job
 from benchmarks.experiments.tables import data
 from benchmarks.experiments.tables.jobs import versions
@@ -36,8 +36,8 @@ def run_job(job: Job, report: Report) -> None:
         seconds = time.process_time() - began
         scores = {name: scores_of(dist, split) for name, dist in predictions.items()}
         done.append({"scores": scores, "seconds": seconds})
-        if (job.group, job.kind) == ("networks", "random"):
-            done[-1]["costs"] = costs(split, seed)
+        if job.kind == "random" and job.group in FORMS:
+            done[-1]["costs"] = costs(split, seed, FORMS[job.group])
         whole = {"splits": done, "machine": machine()}
         store.write(job.cell, spec=job.spec, result=whole, provenance=origin)
         report(1)

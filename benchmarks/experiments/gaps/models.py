@@ -33,6 +33,10 @@ SAMPLES = 50
 # Chosen by the NLL of the sets that are not in `plan.UNSEEN`, among 0.01, 0.03, 0.1, 0.3 and 1.
 MAX_KL = 0.1
 
+LAST_LAYER = "last_layer"
+# The form of the posterior by the group of models whose costs are stored.
+FORMS = {"networks": "auto", "last_layer": LAST_LAYER}
+
 Predictions = dict[str, Predictive]
 
 
@@ -78,14 +82,22 @@ def predict_networks(split: Split, seed: int) -> Predictions:
     }
 
 
-def costs(split: Split, seed: int) -> dict[str, float]:
+def predict_last_layer(split: Split, seed: int) -> Predictions:
+    """The first network that stopped early, the last layer alone uncertain."""
+    train, test = scaled(split)
+    params = networks.train_natural(train, seed)
+    posterior = fit_posterior(predict_one, params, *train, form=LAST_LAYER)
+    return {"last_layer": _widened(posterior, test)}
+
+
+def costs(split: Split, seed: int, form: str) -> dict[str, float]:
     """Processor seconds of a training and of its posterior, both compiled before."""
     (train, _), seconds = scaled(split), {}
     began = time.process_time()
     params = jax.block_until_ready(networks.train_natural(train, seed))
     seconds["training"] = time.process_time() - began
     began = time.process_time()
-    fit_posterior(predict_one, params, *train)
+    fit_posterior(predict_one, params, *train, form=form)
     seconds["posterior"] = time.process_time() - began
     return seconds
 
@@ -161,6 +173,7 @@ def _gaussian(mean: np.ndarray, std: np.ndarray) -> Gaussian:
 
 PREDICT: dict[str, Callable[[Split, int], Predictions]] = {
     "networks": predict_networks,
+    "last_layer": predict_last_layer,
     "evidence": predict_evidence,
     "estimator": predict_estimator,
     "deep_ensemble": predict_deep_ensemble,

@@ -13,6 +13,10 @@ from benchmarks.machinery.store import Store
 
 Scores = dict[tuple[str, str, str], list[Mapping[str, Any]]]
 
+# What the costs of these groups are called.
+COSTS = {"networks": "", "last_layer": "last layer: "}
+_COST_COLUMNS = ("training", "posterior", "posterior over training")
+
 _NAMES = {"rmse": "RMSE", "nll": "NLL", "crps": "CRPS", "coverage": "coverage of 90 % intervals"}
 
 
@@ -113,7 +117,7 @@ def summary(scores: Scores, kind: str, sets: Iterable[str] = tuple(GAPS)) -> Tab
 def against_one(scores: Scores) -> Table:
     """On how many sets a posterior is not worse than the network that stopped early."""
     rows = []
-    for model in ("one_posterior", "moved", "evidence"):
+    for model in ("one_posterior", "moved", "last_layer", "evidence"):
         pairs = [
             [np.mean([row["nll"] for row in scores["random", name, m]]) for m in (model, "one")]
             for name in GAPS
@@ -127,19 +131,27 @@ def against_one(scores: Scores) -> Table:
 
 
 def costs_table(store: Store) -> Table:
-    """Medians over the random splits of a set."""
+    """Medians over the random splits of a set, of two groups of models."""
     rows = []
     for name in GAPS:
-        splits = (store.read(f"gaps/random-{name}-networks") or {"splits": []})["splits"]
-        found = [split["costs"] for split in splits if "costs" in split]
-        if found:
-            training, posterior = (
-                float(np.median([c[part] for c in found])) for part in ("training", "posterior")
-            )
-            share = f"{100 * posterior / training:.0f} %"
-            rows.append([name, f"{training:.2f}", f"{posterior:.2f}", share])
-    header = ["set", "training", "posterior", "posterior over training"]
-    return Table("Processor seconds of one network and of its posterior", header, rows)
+        cells = []
+        for group in COSTS:
+            splits = (store.read(f"gaps/random-{name}-{group}") or {"splits": []})["splits"]
+            cells += _shares([split["costs"] for split in splits if "costs" in split])
+        if any(cells):
+            rows.append([name, *cells])
+    header = [f"{title}{what}" for title in COSTS.values() for what in _COST_COLUMNS]
+    return Table("Processor seconds of a training and its posterior", ["set", *header], rows)
+
+
+def _shares(found: list[Mapping[str, float]]) -> list[str]:
+    if not found:
+        return [""] * len(_COST_COLUMNS)
+    training, posterior = (
+        np.median([c[part] for c in found]) for part in ("training", "posterior")
+    )
+    share = np.median([c["posterior"] / c["training"] for c in found])
+    return [f"{training:.3f}", f"{posterior:.3f}", f"{100 * share:.0f} %"]
 
 
 def table(scores: Scores, kind: str, score: str) -> Table:
