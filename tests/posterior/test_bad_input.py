@@ -70,6 +70,12 @@ def test_one_row():
         jackknife_intervals(posterior, X)
 
 
+@pytest.mark.parametrize("damping", [-0.1, float("nan")])
+def test_damping_of_leave_one_out(damping):
+    with pytest.raises(ValueError, match="`damping` must not be negative"):
+        leave_one_out(fit(), damping=damping)
+
+
 def test_leaves_that_are_empty_unused_or_integers_are_fixed():
     odd = {**PARAMS, "empty": np.zeros((0, 3)), "unused": np.ones(2), "count": np.array(3)}
     assert fit(odd).report.groups == ("log_variance", "mean")

@@ -77,24 +77,23 @@ def test_leave_one_out_is_a_refit_of_a_linear_network(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_leave_one_out_away_from_the_optimum(form):
-    """Moved there first, rows of a linear network are left out exactly; the prior is at `start`."""
+def test_damped_leave_one_out_shifts_as_under_a_stronger_prior(form):
     x, y, noise, design, _, _, prior, _, _ = regression()
     start = draw(7, 4)
     params = {"slope": start[1:], "offset": start[0]}
     fitted = fit_posterior(known_noise, params, x, y, prior=Prior(PRECISION), tune=False, form=form)
-    found = leave_one_out(fitted, max_kl=1e9)
-    residual = y - design @ start
+    found, plain = leave_one_out(fitted, damping=0.25), leave_one_out(fitted)
+    np.testing.assert_array_equal(found.covariance, plain.covariance)
     for i in range(len(y)):
         kept = np.arange(len(y)) != i
-        inverse = np.linalg.inv(design[kept].T @ (design[kept] / noise[kept, None]) + prior)
-        mean = start + inverse @ design[kept].T @ (residual[kept] / noise[kept])
-        assert abs(found.outputs.mean[i] - design[i] @ mean) < 1e-9
-    unmoved = leave_one_out(fitted)
-    assert worst(unmoved.outputs.mean, found.outputs.mean) > 0.1
-    np.testing.assert_array_equal(unmoved.covariance, found.covariance)
-    with pytest.raises(ValueError, match="`max_kl` must be"):
-        leave_one_out(fitted, max_kl=0.0)
+        information = design[kept].T @ (design[kept] / noise[kept, None])
+        stronger = np.linalg.inv(information + prior + 0.25 * len(y) * np.eye(4))
+        gradient = (design[i] @ start - y[i]) / noise[i]
+        mean = design[i] @ start + design[i] @ stronger @ design[i] * gradient
+        assert abs(found.outputs.mean[i] - mean) < 1e-10
+        z = (y[i] - mean) / np.sqrt(found.covariance[i, 0, 0] + noise[i])
+        assert abs(found.pit[i] - norm.cdf(z)) < 1e-10
+    assert worst(plain.outputs.mean, found.outputs.mean) > 0.1
 
 
 def test_jackknife_intervals_are_those_of_refits():

@@ -1,6 +1,6 @@
 """The study of leave-one-out: two small tables."""
 
-from benchmarks.experiments.leave_one_out.plan import RADII, SETS
+from benchmarks.experiments.leave_one_out.plan import CHOOSING, DAMPING, SETS
 from benchmarks.machinery.document import Block, Paragraph, Section, Table
 from benchmarks.machinery.store import Store
 
@@ -14,21 +14,21 @@ def section(store: Store) -> Section | None:
     words = (
         "A network of two layers of 50 trained by evidence. Refits go on from there, after steps "
         "on all rows, without one row; folds train ten networks anew. NLL in units of standardised "
-        "targets, with its constant; moved: outputs first move towards the optimum by 0.1 nats."
+        f"targets, with its constant; damped: by {DAMPING}, chosen on {', '.join(CHOOSING)}."
     )
     blocks: list[Block] = [Paragraph(words)]
     refits = [[name, *_refit(found["refits", name])] for name in SETS if ("refits", name) in found]
     if refits:
         header = ["set", "rows", "correlation, mean", "log-variance", "slope, mean", "log-variance"]
         blocks.append(Table("Shift of a row's outputs: refits over closed form", header, refits))
-    for score, caption in (("", "Mean NLL of rows left out"), ("median_", "Median NLL")):
-        folds = [
-            [name, *_folds(found["folds", name], score)]
-            for name in SETS
-            if ("folds", name) in found
-        ]
+    for score, caption, header in (
+        ("", "Mean NLL of rows left out", _HEADER),
+        ("median_", "Median NLL", _HEADER[:6]),
+    ):
+        rows = [(name, found["folds", name]) for name in SETS if ("folds", name) in found]
+        folds = [[name, *_folds(result, score)] for name, result in rows]
         if folds:
-            blocks.append(Table(caption, _HEADER if score else [*_HEADER, "training rows"], folds))
+            blocks.append(Table(caption, header, folds))
     return Section("Leave one out", blocks)
 
 
@@ -38,13 +38,15 @@ def _refit(result: dict) -> list[str]:
 
 
 def _folds(result: dict, score: str) -> list[str]:
-    values = []
-    for moved in RADII:
-        closed, folds = (result[f"{score}{what}{moved}"] for what in ("closed", "folds"))
-        values += [closed, folds, closed - folds]
-    return [f"{value:.2f}" for value in (values if score else [*values, result["training"]])]
+    closed, damped, folds, training = (
+        result[score + what] for what in ("closed", "damped", "folds", "training")
+    )
+    values = [closed, damped, folds, damped - folds, training]
+    if not score:
+        values += [result["error"], result["damped_in_folds"]]
+    return [f"{value:.2f}" for value in values]
 
 
-_HEADER = ["set", "closed form", "ten folds", "difference"]
-_HEADER += [f"{title}, moved" for title in _HEADER[1:]]
+_HEADER = ["set", "closed form", "damped", "ten folds", "damped less folds", "training rows"]
+_HEADER += ["error of the difference", "damped, on nine tenths"]
 OUTPUTS = ("mean", "log_variance")
