@@ -92,7 +92,7 @@ def train_by_evidence(
 
     Only the number of steps has to be chosen: the first half learns with next to no prior, in the
     second half the precisions move towards the maximum of the evidence. Long training overfits far
-    less than without a prior, but with ReLU units it still does.
+    less than without a prior; with ReLU units it may still end behind a shorter one.
 
     Args:
         predict_one: see `fit_posterior`.

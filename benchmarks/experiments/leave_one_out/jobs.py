@@ -111,12 +111,13 @@ def cross_validate(rows: Rows, seed: int) -> dict[str, float]:
         folds[fold] = posterior.predict(rows.inputs[fold]).nll(rows.targets[fold])
         inside.append(np.mean(leave_one_out(posterior, damping=DAMPING).nll))
     train = jax.vmap(predict_one, (None, 0))(params, rows.inputs).nll(rows.targets)
-    scores = {
+    every = {
         "closed": leave_one_out(whole).nll,
         "damped": leave_one_out(whole, damping=DAMPING).nll,
         "folds": folds,
         "training": train,
     }
+    scores = {name: np.asarray(nll) for name, nll in every.items()}
     found = {name: float(np.mean(nll)) for name, nll in scores.items()}
     found |= {f"median_{name}": float(np.median(nll)) for name, nll in scores.items()}
     found["damped_in_folds"] = float(np.mean(inside))
