@@ -76,7 +76,7 @@ def test_a_cell_goes_on_where_it_ended(tmp_path, monkeypatch):
     assert not dataclasses.replace(job, splits=4).is_whole(result)
     assert len(load(store)["gap", "yacht", "hgb"]) == 3
     text = to_markdown("", [section(store)], None)
-    assert "The 3 gap splits that all models have: yacht" in text
+    assert "The 3 gap splits that all these models have: yacht" in text
     assert "on which no default was chosen: none" in text
     assert "HGB" in text
     assert section(Store(tmp_path / "empty")) is None

@@ -36,6 +36,7 @@ def section(store: Store) -> Section | None:
     for kind in KINDS:
         if any(key[0] == kind for key in scores):
             blocks += [summary(scores, kind), summary(scores, kind, UNSEEN)]
+            blocks += [summary(_without(scores, "gp"), kind)] if kind == "gap" else []
             blocks += [table(scores, kind, score) for score in _NAMES]
     blocks += [found for found in (against_one(scores), costs_table(store)) if found.rows]
     if common_splits(scores, "gap")[1]:
@@ -110,7 +111,9 @@ def summary(scores: Scores, kind: str, sets: Iterable[str] = tuple(GAPS)) -> Tab
     header = ["model", "median NLL", "behind the best, median", "at most", "best on"]
     names = ", ".join(name for name in GAPS if any(name == split[0] for split in common))
     unseen = ", on which no default was chosen" if sets is UNSEEN else ""
-    caption = f"The {len(common)} {kind} splits that all models have{unseen}: {names or 'none'}"
+    caption = (
+        f"The {len(common)} {kind} splits that all these models have{unseen}: {names or 'none'}"
+    )
     return Table(caption, [*header, "coverage of 90 % intervals"], rows)
 
 
@@ -152,6 +155,11 @@ def _shares(found: list[Mapping[str, float]]) -> list[str]:
     )
     share = np.median([c["posterior"] / c["training"] for c in found])
     return [f"{training:.3f}", f"{posterior:.3f}", f"{100 * share:.0f} %"]
+
+
+def _without(scores: Scores, model: str) -> Scores:
+    """The Gaussian process has no large sets, so that they are not among the common splits."""
+    return {key: rows for key, rows in scores.items() if key[2] != model}
 
 
 def table(scores: Scores, kind: str, score: str) -> Table:
