@@ -5,6 +5,8 @@ Methods of the same structure share one compiled program.
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fisher8_jax.estimator._estimator_checks import from_rows_on
 from fisher8_jax.training import (
     KLRadius,
@@ -48,8 +50,17 @@ AUTOMATIC: dict[int, tuple[Recipe, ...]] = {
 }
 
 
-def check_methods(methods: Any, rows: int) -> tuple[Recipe, ...]:
+def check_methods(methods: Any, rows: int, bins: Any = "auto") -> tuple[Recipe, ...]:
     """What to try; 'auto' depends on the number of rows."""
+    found = _check_methods(methods, rows)
+    if isinstance(bins, str) and bins == "auto":
+        return found
+    if not isinstance(bins, bool | np.bool_):
+        raise ValueError(f"`bins` must be True, False or 'auto', got {bins!r}.")
+    return tuple(dict.fromkeys(one._replace(has_bins=bool(bins)) for one in found))
+
+
+def _check_methods(methods: Any, rows: int) -> tuple[Recipe, ...]:
     if isinstance(methods, str) and methods == "auto":
         return from_rows_on(AUTOMATIC, rows)
     found = (methods,) if isinstance(methods, Method) else methods

@@ -58,6 +58,8 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         methods: how members are trained: a `fisher8_jax.training.Method`, several, or 'auto', which
             depends on the number of rows (`docs/estimator.md` has the table). Of several the one
             with the lowest held-out NLL is kept, and the members of others that are about as good.
+        bins: whether networks see numbers in bins as well, for tables with steps; 'auto' is True
+            for methods of your own and tries both otherwise.
         effort: what a fit may cost: 'default'; 'quick', about a fifth of it, with three members of
             a third of the steps; 'best', about ten times as much, with 15 members of three times
             the steps. Only what is 'auto' below depends on it.
@@ -110,6 +112,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         *,
         family: Any = "gaussian",
         methods: Any = "auto",
+        bins: Any = "auto",
         effort: str = "default",
         n_members: Any = "auto",
         hidden_layer_sizes: Any = (64, 64, 64),
@@ -124,6 +127,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
     ):
         self.family = family
         self.methods = methods
+        self.bins = bins
         self.effort = effort
         self.n_members = n_members
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -213,6 +217,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         held_out = np.tile(memory.held_out, (members // len(memory.held_out), 1))
         params, steps, nll = train_on(
             memory.rows,
+            self.encoder_.is_bin(),
             network,
             self.scaler_,
             self.params_,

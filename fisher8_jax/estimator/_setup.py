@@ -68,7 +68,7 @@ def check_setup(estimator: Any, rows: int, *, new_rows: int | None = None) -> Se
     return Setup(
         members=members,
         hidden=hidden,
-        recipes=check_methods(estimator.methods, rows),
+        recipes=check_methods(estimator.methods, rows, estimator.bins),
         plan=Plan(
             steps=steps,
             batch_size=batch,

@@ -110,8 +110,7 @@ def train_candidates(
         scaler = fit_units(likelihood.units, rows.targets, rows.where, rows.weights)
         network = DenseNetwork(setup.hidden, link_of(likelihood), rows.targets.shape[1:])
         params = _init_members(network, likelihood, rows, is_used, setup.members, seed)
-        # Columns of zeros: their weights begin at 0 and stay there, and programs are shared.
-        used = rows._replace(inputs=np.where(is_used, rows.inputs, np.float32(0)))
+        used = _without_bins(rows, is_bin & ~is_used)
         title = f"{len(candidates) + 1} of {total}: {family}, {setup.recipes[index]}"
         with open_checkpoints(setup.checkpoint_dir, config, family, index, method) as states:
             trained = _train(network, method, params, used, scaler, setup, seed, states, title)
@@ -129,6 +128,7 @@ def train_candidates(
 
 def train_on(
     rows: Rows,
+    is_bin: np.ndarray,
     network: DenseNetwork,
     scaler: TargetScaler,
     params: chex.ArrayTree,
@@ -137,10 +137,23 @@ def train_on(
     seed: int,
     held_out: np.ndarray,
 ) -> tuple[chex.ArrayTree, int, np.ndarray]:
-    """Goes on from `params`; the best ones, the steps, the held-out NLLs."""
-    return _train(
-        network, method, params, rows, scaler, setup, seed, None, str(method), held_out=held_out
-    )[:3]
+    """Goes on from `params`; the best ones, the steps, the held-out NLLs.
+
+    Members with bins and members without train one after the other.
+    """
+    sees_bins = np.any(params[0]["kernel"][:, is_bin] != 0, axis=(1, 2))
+    groups = [np.flatnonzero(sees_bins == has_bins) for has_bins in np.unique(sees_bins)]
+    found = []
+    for own in groups:
+        start = jax.tree.map(lambda leaf, own=own: leaf[own], params)
+        used = _without_bins(rows, is_bin & ~sees_bins[own[0]])
+        parts = setup._replace(members=len(own))
+        args = network, method, start, used, scaler, parts, seed, None, str(method), held_out[own]
+        found.append(_train(*args)[:3])
+    order = np.argsort(np.concatenate(groups))
+    trees, steps, scores = zip(*found, strict=True)
+    trained = jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *trees)
+    return trained, max(steps), np.concatenate(scores)[order]
 
 
 def best_candidate(candidates: list[Candidate]) -> Candidate:
@@ -241,6 +254,11 @@ def _train(
     params = network.with_variance_factor(params, fitted.variance_factor)
     nll = fitted.validation_nll + _mean_log_scale(scaler, rows, fitted.validation_rows)
     return params, fitted.steps, nll, fitted.validation_rows
+
+
+def _without_bins(rows: Rows, is_unused: np.ndarray) -> Rows:
+    """Columns of zeros, whose weights begin at 0 and stay there, so that programs are shared."""
+    return rows._replace(inputs=np.where(is_unused, np.float32(0), rows.inputs))
 
 
 def _fit_config(rows: Rows, setup: Setup, seed: int) -> dict[str, Any]:

@@ -107,6 +107,8 @@ ODD_SETTINGS: dict[str, list[Any]] = {
     "batch_size": [0, -1, 2.5, "big", None, np.nan, [5], 10**30],
     "validation_fraction": [0, 1, -0.1, 1.5, np.nan, "x", None, [0.1]],
     "patience": [-1, np.nan, "x", None, [1], 1j],
+    "bins": [None, "yes", 2, [], np.nan],
+    "effort": ["high", None, 2, [], np.nan],
     "shrink_variance": [None, "yes", 2, [], np.nan],
     "random_state": ["x", -1, 2.5, [1], {}],
     "checkpoint_dir": [3, [], 2.5],

@@ -210,6 +210,8 @@ def test_constant_targets_are_predicted():
         ({"batch_size": 2.5}, "`batch_size` must be a positive integer, got 2.5"),
         ({"batch_size": "all"}, "`batch_size` must be a positive integer or 'auto', got 'all'"),
         ({"validation_fraction": 1}, "`validation_fraction` must lie strictly between 0 and 1"),
+        ({"bins": 16}, "`bins` must be True, False or 'auto', got 16"),
+        ({"effort": "high"}, "`effort` must be one of quick, default, best; got 'high'"),
         ({"shrink_variance": "no"}, "`shrink_variance` must be True or False, got 'no'"),
         ({"show_progress": 2}, "`show_progress` must be True or False, got 2"),
         ({"patience": 0}, "`patience` must be positive"),
