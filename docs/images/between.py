@@ -1,7 +1,8 @@
 """The picture of the estimator between and beyond its data, beside a deep ensemble.
 
 Two clusters of rows with little noise. Both have the same networks, folds and early stopping; the
-deep ensemble trains by Adam on the NLL and predicts the members' plain mixture.
+deep ensemble sees the number alone, trains by Adam on the NLL and predicts the members' plain
+mixture.
 """
 
 from pathlib import Path
@@ -40,7 +41,7 @@ def make(path: Path) -> None:
     """Trains both and saves the picture."""
     models = {
         "Deep ensemble": Fisher8Regressor(
-            methods=ADAM, shrink_variance=False, random_state=0, show_progress=False
+            methods=ADAM, bins=False, shrink_variance=False, random_state=0, show_progress=False
         ),
         "Fisher8Regressor": Fisher8Regressor(random_state=0, show_progress=False),
     }

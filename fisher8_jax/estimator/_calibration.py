@@ -44,8 +44,9 @@ from fisher8_jax.families import Family, Gaussian
 # So many held-out rows tell the calibration.
 _MOST_ROWS = 2000
 
-# More disagreement than this, relative to the members' variances, is not believed.
-_MOST_DISAGREEMENT = 0.4
+# More disagreement than this, relative to the members' variances, is not believed: on average, and
+# of a single row, which must not speak for all others.
+_MOST_DISAGREEMENT, _MOST_OF_ROW = 0.4, 3.0
 
 # A Gaussian becomes so many, if their widths spread at least so much. So many exactly normal errors
 # are added to the held-out ones, so that few rows do not make tails.
@@ -102,8 +103,7 @@ def calibrate(
         noise = np.maximum(noise, np.finfo(np.float32).tiny)
         distances = (means[..., target] - means[..., target].mean(axis=0)) ** 2
         disagreement = 0.5 * (distances.mean(axis=0) + np.average(distances, axis=0, weights=own))
-        # A row on which the members have nothing in common must not speak for all others.
-        ratios = np.minimum(disagreement / noise, 1)
+        ratios = np.minimum(disagreement / noise, _MOST_OF_ROW)
         ratio = _average(ratios, weights[:, target])
         factor, closeness = narrow(ratio, _unfamiliarity(knowledge, target))
         errors = (values[:, target] - center) / np.sqrt(noise)

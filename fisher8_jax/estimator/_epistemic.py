@@ -9,8 +9,8 @@ decomposition picks, the *anchors*; variance outside of that span stays what the
 
 with `W` the Fisher information of the rows about the mean. A member stops where its held-out NLL is
 lowest, so its own variance covers its errors on rows as familiar as held-out ones. Only what
-exceeds the level of nine tenths of the training rows, each left out, is added to a prediction, so
-that nothing is counted twice.
+exceeds three times the level of nine tenths of the training rows, each left out, is added to a
+prediction, so that nothing is counted twice.
 
 Reference:
     Quiñonero-Candela and Rasmussen, A unifying view of sparse approximate Gaussian process
@@ -31,8 +31,8 @@ from fisher8_jax.estimator._network import DenseNetwork
 # At most so many rows inform the posterior, in the span of at most so many.
 MOST_ROWS, MOST_ANCHORS = 2000, 128
 
-# Variance up to this quantile of the training rows is covered by the members' own.
-_COVERED = 0.9
+# Variance up to so many times this quantile of the training rows is covered by the members' own.
+_TIMES, _COVERED = 3.0, 0.9
 
 # A level that no variance exceeds.
 NEVER = np.finfo(np.float32).max
@@ -134,9 +134,8 @@ def _learn_one(
     known = np.sort(np.where(information > 0, left_out, np.nan)).astype(np.float32)
     padded = np.zeros((MOST_ANCHORS, MOST_ANCHORS))
     padded[: len(places), : len(places)] = root
-    level = (
-        np.nanquantile(known, _COVERED) if np.isfinite(known).any() else np.finfo(np.float32).max
-    )
+    is_known = np.isfinite(known).any()
+    level = _TIMES * np.nanquantile(known, _COVERED) if is_known else NEVER
     chosen = inputs[np.resize(places, MOST_ANCHORS)]
     return Knowledge(chosen, padded, np.asarray(scale), np.asarray(level)), known
 

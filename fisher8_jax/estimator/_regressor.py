@@ -66,14 +66,14 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         n_members: networks trained by each method, or 'auto'.
         hidden_layer_sizes: the widths of the hidden layers.
         max_steps: gradient steps of each member, or 'auto' for a number that grows with the rows.
-        batch_size: rows per step, or 'auto' for 64.
+        batch_size: rows per step, or 'auto' for 64, and 32 below 600 rows.
         validation_fraction: the part of the rows that each member holds out, at most 2,000 rows.
         patience: training stops after this fraction of `max_steps` without a better held-out NLL,
             and sooner if the best came early; 1 or more makes all steps.
         shrink_variance: True calibrates the mixture by the rows that members held out: their
             variances are multiplied by `variance_factor_`, so that what they disagree about is not
             counted twice, Gaussians get heavier tails if errors have them, and rows that are less
-            familiar than nine tenths of the training rows get the posterior variance. False leaves
+            much less familiar than the training rows get the posterior variance. False leaves
             the plain mixture of a deep ensemble. The factor is for 'gaussian', 'student_t' and
             'laplace', the tails are for 'gaussian' alone.
         random_state: an integer for the same result every time.

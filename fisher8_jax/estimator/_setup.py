@@ -10,6 +10,7 @@ from fisher8_jax.estimator._estimator_checks import (
     check_flag,
     check_hidden,
     check_setting,
+    from_rows_on,
 )
 from fisher8_jax.estimator._methods import check_methods
 from fisher8_jax.estimator._training import Setup
@@ -41,8 +42,8 @@ _MOST_STEPS_FOR_NEW, _FEWEST_STEPS_FOR_NEW = 0.25, 200
 
 _MOST_NUMBERS = 2**31  # parameters of all members, or their losses at every step
 
-# Rows per step that 'auto' means.
-_BATCH = 64
+# Rows per step that 'auto' means, from a number of rows on.
+_BATCH_BY_ROWS = {0: 32, 600: 64}
 
 
 def check_setup(estimator: Any, rows: int, *, new_rows: int | None = None) -> Setup:
@@ -52,7 +53,8 @@ def check_setup(estimator: Any, rows: int, *, new_rows: int | None = None) -> Se
     """
     check_choice("effort", estimator.effort, EFFORTS)
     effort = EFFORTS[estimator.effort]
-    batch = _check_count_or_auto("batch_size", estimator.batch_size, _BATCH)
+    automatic_batch = from_rows_on(_BATCH_BY_ROWS, rows)
+    batch = _check_count_or_auto("batch_size", estimator.batch_size, automatic_batch)
     automatic_steps = min(max(_FEWEST_STEPS, _PASSES * rows // batch), _MOST_STEPS)
     automatic_steps = round(effort.steps * automatic_steps)
     if new_rows is not None:

@@ -73,19 +73,32 @@ def find_widths(network: DenseNetwork, ensemble: Ensemble, inputs: Array, outsid
     The variance that is added grows with `outside` to that of the targets: encoded inputs stand
     still out there. The unfamiliarity of a row, 0 where all is known, is 1/2 at the level from
     which on variance is added, and 1 far away, where members are left as they are.
+
+    There the posterior is around another network's location, too: what of it lies beyond all
+    members' is added with the part of the variance that is.
     """
     variance = variance_of(network, ensemble, inputs, outside)
     level, outside = ensemble.knowledge.level[None], outside[:, None]
     factor, closeness = ensemble.calibration.factor[None], ensemble.calibration.closeness[None]
     tiny = jnp.finfo(jnp.float32).tiny
     unfamiliarity = variance / jnp.maximum(variance + level, tiny)
-    added = jnp.maximum(variance - outside**2 - level, 0) + outside**2
+    excess = jnp.maximum(variance - outside**2 - level, 0)
+    share = excess / jnp.maximum(variance, tiny)
+    added = excess + share * _beyond_members(network, ensemble, inputs) ** 2 + outside**2
     shape = (len(inputs), *network.target_shape)
     return Widths(
         added.reshape(shape),
         (factor + (1 - factor) * unfamiliarity).reshape(shape),
         (closeness + (1 - closeness) * unfamiliarity).reshape(shape),
     )
+
+
+def _beyond_members(network: DenseNetwork, ensemble: Ensemble, inputs: Array) -> Array:
+    """How far the location of the knower is from those of the members; 0 between them."""
+    of_members = jax.vmap(lambda params: network.locations(params, inputs)[0])(ensemble.params)
+    own = network.locations(ensemble.knower, inputs)[0]
+    above, below = own - jnp.max(of_members, axis=0), jnp.min(of_members, axis=0) - own
+    return jnp.maximum(jnp.maximum(above, below), 0)
 
 
 def calibrated_members(

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.experiments.gaps import jobs
 from benchmarks.experiments.gaps.data import edge_split, gap_split, splits_for
 from benchmarks.experiments.gaps.plan import GAPS, GROUPS, MODELS, Job, splits_of
-from benchmarks.experiments.gaps.report import costs_table, load, section
+from benchmarks.experiments.gaps.report import costs_table, estimator_table, load, section
 from benchmarks.experiments.uci.data import Split
 from benchmarks.machinery.document import to_markdown
 from benchmarks.machinery.store import Store
@@ -108,3 +108,18 @@ def test_the_plan():
     assert splits_of("yacht", "random") == 3
     assert splits_of("naval", "random") == 1
     assert set(jobs.PREDICT) == set(GROUPS)
+
+
+def test_the_estimator_is_compared_with_the_best_other_median():
+    def splits(*values):
+        return [{"nll": value, "coverage": 0.1 * k} for k, value in enumerate(values)]
+
+    scores = {
+        ("gap", "yacht", "estimator"): splits(1.0, 5.0, 2.0),
+        ("gap", "yacht", "hgb"): splits(1.5, None, 0.5, 9.0),
+        ("gap", "yacht", "gp"): splits(3.0, 4.0, 5.0),
+        ("gap", "yacht", "one"): splits(0.0, 0.0, 0.0),  # a part of the study, no baseline
+        ("gap", "servo", "hgb"): splits(1.0),
+    }
+    (row,) = estimator_table(scores).rows
+    assert row == ["yacht", "3", "2.00", "", "4.00", "1.50", "", "0.50", "0.10"]

@@ -35,6 +35,7 @@ from benchmarks.experiments.tables.search import (
 )
 from benchmarks.experiments.tables.strongest import (
     groups,
+    lowest_table,
     near_best_table,
     printed_table,
     strongest_blocks,
@@ -300,6 +301,26 @@ def test_a_model_is_close_to_the_best_within_two_percent():
     }
     rows = near_best_table(*groups(cells)).rows
     assert rows == [["Fisher8Regressor", "1 of 2", "0 of 1"], ["RealMLP", "2 of 2", "1 of 1"]]
+
+
+def test_the_lowest_rmse_of_each_set_is_of_splits_that_both_have():
+    def with_rmse(*values):
+        return result([0.0] * len(values)) | {"rmse": list(values)}
+
+    cells = {
+        ("yacht", "fisher8"): with_rmse(1.0, 3.0, 9.0),
+        ("yacht", "catboost"): with_rmse(2.0, 2.0),  # equal to 1 and 3
+        ("yacht", "realmlp"): with_rmse(0.99),  # 1.01 times it: near
+        ("energy", "fisher8"): with_rmse(1.0),
+        ("energy", "ngboost"): with_rmse(0.5),
+        ("wine", "ngboost"): with_rmse(0.5),
+    }
+    table = lowest_table(cells)
+    assert "on 1 of 2 sets" in table.caption
+    assert table.rows == [
+        ["yacht", "2", "RealMLP", "1.01", "yes"],
+        ["energy *", "1", "NGBoost", "2.00", "no"],
+    ]
 
 
 def test_the_table_says_what_did_not_finish_and_what_had_fewer_rows():

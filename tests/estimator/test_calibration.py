@@ -92,18 +92,18 @@ def test_disagreement_is_measured_between_those_that_held_out_and_all(distance):
     network, params = constant_members([-distance, distance])
     memory = memory_of(np.linspace(-1, 1, 8))
     found = calibrate(network, Gaussian, params, memory, UNIT, FAMILIAR)
-    expected = narrow(min(distance**2, 1), 0.0)
+    expected = narrow(min(distance**2, 3), 0.0)
     np.testing.assert_allclose([found.factor[0], found.closeness[0]], expected, rtol=1e-6)
 
 
 def test_rows_without_anything_in_common_do_not_speak_for_all():
-    """One row of four on which the members lie far apart counts as one, not as a thousand."""
+    """One row of 24 on which the members lie far apart counts as three, not as a thousand."""
     network, params = constant_members([0.0, 0.0])
     params[0]["kernel"][:, 0, 0] = -1e3, 1e3
-    memory = memory_of(np.zeros(4), weights=[1.0, 1.0, 1.0, 1.0])
+    memory = memory_of(np.zeros(24), weights=np.ones(24))
     memory.rows.inputs[3] = 1
     found = calibrate(network, Gaussian, params, memory, UNIT, FAMILIAR)
-    assert found.factor[0] == pytest.approx(0.5)  # a quarter of the weight: 1 - 2 / 4
+    assert found.factor[0] == pytest.approx(0.75)  # 1 / 24 of the weight: 1 - 2 * 3 / 24
     memory.rows.weights[3] = 1e-9
     found = calibrate(network, Gaussian, params, memory, UNIT, FAMILIAR)
     assert found.factor[0] == pytest.approx(1)

@@ -11,6 +11,7 @@ from fisher8_jax.estimator._calibration import know
 from fisher8_jax.estimator._epistemic import Knowledge, posterior_variance
 from fisher8_jax.estimator._network import DenseNetwork, link_of
 from fisher8_jax.estimator._training import Rows
+from fisher8_jax.estimator._widths import find_widths
 from fisher8_jax.families import Poisson
 from fisher8_jax.posterior import Prior, fit_posterior, leave_one_out
 from tests.estimator.methods import RADIUS
@@ -65,7 +66,7 @@ def test_the_posterior_is_that_of_the_linearised_network():
     np.testing.assert_allclose(found, expected, rtol=0.02, atol=2e-4)
     left_out = leave_one_out(posterior).covariance[:, 0, 0]
     np.testing.assert_allclose(known[0], np.sort(left_out), rtol=0.05, atol=5e-4)
-    assert knowledge.level[0] == pytest.approx(np.quantile(known, 0.9))
+    assert knowledge.level[0] == pytest.approx(3 * np.quantile(known, 0.9))
 
 
 def test_more_rows_than_anchors_give_a_variance_between_prior_and_posterior():
@@ -156,3 +157,27 @@ def test_a_member_alone_knows_what_the_first_of_several_knows():
     assert isinstance(again, Knowledge)
     np.testing.assert_allclose(again.anchors, model.knowledge_.anchors)
     assert jnp.isfinite(known).all()
+
+
+@pytest.mark.parametrize("shift", [-5.0, 0.0, 5.0])
+def test_a_smooth_network_beyond_all_members_widens_what_is_unfamiliar(shift):
+    """Its distance to the nearest member counts with the part of the variance that is too much."""
+    inputs, targets = make_table()
+    model = Fisher8Regressor(**SETTINGS).fit(inputs, targets)
+    rows = np.geomspace(0.1, 10, len(inputs), dtype=np.float32)[:, None] * model.memory_.rows.inputs
+    network, ensemble, inside = model._network(), model._ensemble(), np.zeros(len(rows))
+    params = [*ensemble.knower]
+    bias = params[-1]["bias"] + np.array([shift, 0.0], np.float32)
+    moved = ensemble._replace(knower=[*params[:-1], {**params[-1], "bias": bias}])
+    found = find_widths(network, moved, rows, inside).added
+    variance = posterior_variance(network, ensemble.knower, ensemble.knowledge, rows)[:, 0]
+    means = np.stack([
+        network(jax.tree.map(lambda leaf, m=m: leaf[m], ensemble.params), rows).mean
+        for m in range(len(ensemble.params[-1]["bias"]))
+    ])  # fmt: skip
+    own = network(moved.knower, rows).mean
+    distance = np.maximum(own - means.max(0), 0) + np.maximum(means.min(0) - own, 0)
+    excess = np.maximum(variance - ensemble.knowledge.level, 0)
+    assert 0 < np.mean(excess > 0) < 1
+    assert shift == 0 or distance.max() > 3
+    np.testing.assert_allclose(found, excess + excess / variance * distance**2, rtol=1e-4)

@@ -291,6 +291,8 @@ def test_effort_decides_about_members_and_steps():
     assert 4 <= costs[1] / costs[0] <= 6
     assert 8 <= costs[2] / costs[1] <= 12
     assert all(one.plan.batch_size == 64 for one in setups)
+    assert check_setup(Fisher8Regressor(), 600).plan.batch_size == 64
+    assert check_setup(Fisher8Regressor(), 599).plan.batch_size == 32
     own = Fisher8Regressor(effort="best", n_members=3, max_steps=70)
     assert (check_setup(own, 1000).members, check_setup(own, 1000).plan.steps) == (3, 70)
     for wrong in ("high", None, 3, ["best"]):

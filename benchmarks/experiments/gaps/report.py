@@ -17,6 +17,9 @@ Scores = dict[tuple[str, str, str], list[Mapping[str, Any]]]
 COSTS = {"networks": "", "last_layer": "last layer: "}
 _COST_COLUMNS = ("training", "posterior", "posterior over training")
 
+# Without settings of their own for a set.
+COMPLETE = ("estimator", "deep_ensemble", "gp", "hgb", "ngboost")
+
 _NAMES = {"rmse": "RMSE", "nll": "NLL", "crps": "CRPS", "coverage": "coverage of 90 % intervals"}
 
 
@@ -38,7 +41,8 @@ def section(store: Store) -> Section | None:
             blocks += [summary(scores, kind), summary(scores, kind, UNSEEN)]
             blocks += [summary(_without(scores, "gp"), kind)] if kind == "gap" else []
             blocks += [table(scores, kind, score) for score in _NAMES]
-    blocks += [found for found in (against_one(scores), costs_table(store)) if found.rows]
+    last = (estimator_table(scores), against_one(scores), costs_table(store))
+    blocks += [found for found in last if found.rows]
     if common_splits(scores, "gap")[1]:
         caption = "How far behind the best model each is, gap splits in order"
         blocks.insert(1, Figure("gaps", functools.partial(draw, scores), caption))
@@ -115,6 +119,28 @@ def summary(scores: Scores, kind: str, sets: Iterable[str] = tuple(GAPS)) -> Tab
         f"The {len(common)} {kind} splits that all these models have{unseen}: {names or 'none'}"
     )
     return Table(caption, [*header, "coverage of 90 % intervals"], rows)
+
+
+def estimator_table(scores: Scores) -> Table:
+    """The estimator beside models that need no setting either: medians over a set's gap splits."""
+    rows = []
+    for name in GAPS:
+        found = {m: scores["gap", name, m] for m in COMPLETE if ("gap", name, m) in scores}
+        if "estimator" not in found or len(found) < 2:
+            continue
+        number = min(map(len, found.values()))
+        nll = {m: _median(splits[:number], "nll") for m, splits in found.items()}
+        behind = nll["estimator"] - min(nll[m] for m in nll if m != "estimator")
+        covered = _median(found["estimator"][:number], "coverage")
+        cells = [f"{nll[m]:.2f}" if m in nll else "" for m in COMPLETE]
+        rows.append([name, str(number), *cells, f"{behind:.2f}", f"{covered:.2f}"])
+    header = ["set", "splits", *(MODELS[m] for m in COMPLETE)]
+    header += ["estimator behind the best other", "its coverage of 90 % intervals"]
+    return Table("Medians over the gap splits of a set: NLL, and coverage", header, rows)
+
+
+def _median(splits: Iterable[Mapping[str, Any]], score: str) -> float:
+    return float(np.median([np.inf if row[score] is None else row[score] for row in splits]))
 
 
 def against_one(scores: Scores) -> Table:

@@ -51,9 +51,9 @@ def fit_fisher8(split: Split, seed: int, **settings: Any) -> Predict:
 def fit_deep_ensemble(split: Split, seed: int) -> Predict:
     """The same networks, rows and early stopping, by Adam on the NLL at the better of two rates.
 
-    The prediction is the members' plain mixture, as is usual.
+    As is usual, numbers are not in bins, and the prediction is the members' plain mixture.
     """
-    return fit_fisher8(split, seed, methods=DEEP_ENSEMBLE, shrink_variance=False)
+    return fit_fisher8(split, seed, methods=DEEP_ENSEMBLE, bins=False, shrink_variance=False)
 
 
 def fit_plain_mixture(split: Split, seed: int) -> Predict:
@@ -63,7 +63,7 @@ def fit_plain_mixture(split: Split, seed: int) -> Predict:
 
 def fit_shrunk_ensemble(split: Split, seed: int) -> Predict:
     """The deep ensemble with that factor."""
-    return fit_fisher8(split, seed, methods=DEEP_ENSEMBLE)
+    return fit_fisher8(split, seed, methods=DEEP_ENSEMBLE, bins=False)
 
 
 def fit_first_order(split: Split, seed: int) -> Predict:
@@ -74,6 +74,7 @@ def fit_first_order(split: Split, seed: int) -> Predict:
         "hidden_layer_sizes": (50, 50),
         "validation_fraction": 0.2,
         "batch_size": 32,
+        "bins": False,
         "shrink_variance": False,
     }
     return fit_fisher8(split, seed, **settings)

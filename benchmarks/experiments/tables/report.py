@@ -181,7 +181,7 @@ def _what_is_compared(found: Comparison) -> str:
     return (
         f"{len(found.datasets)} of {len(SPLITS)} sets, {least} to {most} splits each; every figure "
         "is a mean over the splits that all its models have. NLL has its constant. Architecture, "
-        "methods, steps, patience, held-out part and the factor of the variances were chosen by "
+        "methods, steps, batch size, patience, held-out part and calibration were chosen by "
         f"scores on the first three splits of {', '.join(CHOSEN_ON)}; the other sets were only "
         "reported. The first damping and radius had been found on all eight UCI sets before."
     )
