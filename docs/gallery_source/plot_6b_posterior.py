@@ -69,7 +69,7 @@ trained = [
 first = trained[0]
 posterior = fit_posterior(predict_one, first.params, x, y)
 print(posterior.describe())
-print(f"leave-one-out NLL {leave_one_out(posterior).nll.mean():.2f}")
+print(f"leave-one-out NLL {leave_one_out(posterior, damping=0.01).nll.mean():.2f}")
 
 # %%
 # Three answers
