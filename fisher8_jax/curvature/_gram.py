@@ -29,7 +29,7 @@ Rows = dict[int, "LeafRows"]
 
 _EXACT = lax.Precision.HIGHEST
 _UNROLLED = 2  # 3 and 4 were no better
-_FEW_OUTPUTS, _MANY_NUMBERS = 8, 2**12
+_FEW_OUTPUTS, _MANY_NUMBERS = 32, 2**13
 
 
 class LeafRows(NamedTuple):
@@ -292,7 +292,7 @@ def _apply_use(
 
 def _combine(outputs: Array, delta: Array) -> Array:
     weighted = at_least_float32(delta) * append_axes(outputs, delta.ndim)
-    if len(weighted) <= _FEW_OUTPUTS and weighted[0].size > _MANY_NUMBERS:
+    if len(weighted) <= _FEW_OUTPUTS and weighted.size > _MANY_NUMBERS:
         # Written out: on CPUs, XLA's sum over a short first axis takes longer than the solve.
         return functools.reduce(jnp.add, list(weighted)).astype(delta.dtype)
     return jnp.sum(weighted, 0).astype(delta.dtype)
