@@ -1,11 +1,17 @@
 """Processor seconds of the estimator with its default settings, from the first call on.
 
-Every item but the last begins without compiled programs, as a new process would: JAX's caches are
-cleared, and the persistent one is off. Seconds are those of all threads of this process, so other
-programs on the machine disturb them little.
+Some items begin without compiled programs: JAX's caches are cleared, and the persistent one is off.
+The last two are whole processes, imports included, the second of which finds the programs that the
+first one has kept. Seconds are those of all threads, so other programs on the machine disturb them
+little.
 """
 
 import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -31,6 +37,13 @@ IS_COLD = {
     "GridSearchCV, 4 settings, 3 folds, 500 rows": True,
     "predict_interval, 200,000 rows, after a first call": False,
 }
+# Run one after the other, beginning with an empty folder of kept programs.
+IN_NEW_PROCESS = ("new process, fit, 300 rows", "the same again, programs kept")
+_PROCESS = """
+from benchmarks.costs.estimator_speed import make_data
+from fisher8_jax.estimator import Fisher8Regressor
+Fisher8Regressor(random_state=0, show_progress=False).fit(*make_data(300))
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     """Measures all items, stores the seconds and prints them."""
     store = Store(args.results)
     if not args.table:
-        result = {"seconds": measure(), "machine": machine()}
+        seconds = measure() | measure_processes()
+        result = {"seconds": seconds, "machine": machine()}
         origin = provenance("python -m benchmarks estimator_speed")
         store.write(CELL, spec={"columns": COLUMNS}, result=result, provenance=origin)
     return print_section(section(store))
@@ -63,6 +77,25 @@ def measure() -> dict[str, float]:
             seconds[title] = time.process_time() - began
             advance(1)
     return seconds
+
+
+def measure_processes() -> dict[str, float]:
+    """Processor seconds of whole processes that share a folder of kept programs."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = os.environ | {"FISHER8_PROGRAM_CACHE": folder}
+        variables.pop("JAX_COMPILATION_CACHE_DIR", None)
+        return {title: _seconds_of_process(variables) for title in IN_NEW_PROCESS}
+
+
+def _seconds_of_process(variables: dict[str, str]) -> float:
+    def spent() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    began = spent()
+    command = [sys.executable, "-W", "ignore", "-c", _PROCESS]
+    subprocess.run(command, env=variables, check=True)
+    return spent() - began
 
 
 def make_data(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +140,7 @@ def section(store: Store) -> Section | None:
         return None
     load = cell["result"]["machine"]["load"]
     seconds = cell["result"]["seconds"]
-    rows = [[title, f"{seconds[title]:.2f}"] for title in IS_COLD]
+    rows = [[title, f"{value:.2f}"] for title, value in seconds.items()]
     table = Table("Processor seconds of the estimator", ["what", "seconds"], rows)
     words = f"First fits compile from nothing. The machine's load was {load}."
     return Section("Speed of the estimator", [table, Paragraph(words)])
