@@ -10,7 +10,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from benchmarks.experiments.curvature.training import Predict
-from benchmarks.experiments.damping import command, levenberg, scales, scales_report
+from benchmarks.experiments.damping import command, kept, levenberg, scales, scales_report
 from benchmarks.experiments.damping.moments import SecondMoments, full_roots
 from benchmarks.machinery.networks import Mlp
 from benchmarks.machinery.store import Store
@@ -164,3 +164,36 @@ def test_the_table_shows_each_way_with_the_damping_that_suits_all_sets(tmp_path)
         ["short", "identity", "0", "1", "100", "10", "2.000", "**1.000**", "1.500"],
         ["short", "factored", "0", "10", "200", "10", "**1.000**", "3.000", "2.000"],
     ]
+
+
+def test_kept_rows_enter_the_curvature_alone(monkeypatch):
+    """Against a dense matrix of all rows and the gradient of the new ones."""
+    monkeypatch.setattr(kept, "NETWORK", PREDICT.network)
+    params, x, y = draw()
+    way = kept.Way(new=2, kept=4)
+    found = jax.jit(functools.partial(kept.gradient, way))(params, x, y, 0.1).gradient
+    matrix = dense_natural_gradient(PREDICT, params, x, y, 0.1, where=None, return_matrix=True)
+    plain = jax.grad(lambda p: PREDICT(p, x[:2]).nll(y[:2]).mean())(params)
+    expected = np.linalg.solve(matrix, np.asarray(ravel_pytree(plain)[0]))
+    assert relative_error(found, expected) < 1e-9
+
+
+def test_kept_rows_are_those_of_the_steps_before():
+    fold = scales.Fold(1, None, None, [np.arange(100, 120)] * kept.SPLITS, None)
+    rows = kept.draw_rows("yacht", fold, kept.Way(4, 8), 7)
+    assert rows.shape == (7, kept.SPLITS, 12)
+    for step in range(2, 7):
+        np.testing.assert_array_equal(rows[step, :, 4:8], rows[step - 1, :, :4])
+        np.testing.assert_array_equal(rows[step, :, 8:], rows[step - 2, :, :4])
+    # Its new rows are the ones that the way without memory sees.
+    np.testing.assert_array_equal(rows[..., :4], kept.draw_rows("yacht", fold, kept.Way(4, 0), 7))
+
+
+def test_the_damping_of_a_way_is_chosen_on_four_sets():
+    def row(damping, chosen, others):
+        nll = dict.fromkeys(kept.SELECTION, chosen) | dict.fromkeys(kept.OTHERS, others)
+        return {"budget": "short", "way": "32 new", "damping": damping, "steps": 5, "nll": nll}
+
+    rows = [row(0.1, 2.0, -9.0), row(0.3, 1.0, 3.0), row(1.0, None, 0.0)]
+    assert kept.best_rows(rows) == [rows[1]]
+    assert kept.mean_over(kept.SELECTION, rows[2]) == np.inf

@@ -2,12 +2,13 @@
 
 `levenberg` puts fixed dampings beside the Levenberg-Marquardt rule on two made-up regressions.
 `scales` puts the identity beside factored second moments on four UCI sets, at equal processor time.
+`kept` puts rows of earlier batches into the curvature.
 """
 
 import argparse
 
 from benchmarks.experiments.curvature.plan import SELECTION
-from benchmarks.experiments.damping import levenberg, scales_report
+from benchmarks.experiments.damping import kept, levenberg, scales_report
 from benchmarks.experiments.uci.data import default_cache_dir, prepare
 from benchmarks.machinery.command import check_names
 from benchmarks.machinery.console import progress
@@ -16,7 +17,7 @@ from benchmarks.machinery.document import Section, print_section
 from benchmarks.machinery.provenance import provenance
 from benchmarks.machinery.store import DEFAULT_RESULTS, Store
 
-EXPERIMENTS = ("levenberg", "scales")
+EXPERIMENTS = ("levenberg", "scales", "kept")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +37,10 @@ def run(args: argparse.Namespace) -> int:
     store = Store(args.results)
     if "scales" in chosen:
         _run_scales(args, store)
+    if "kept" in chosen and store.read(kept.CELL, kept.SPEC) is None:
+        paths = prepare([*SELECTION, *kept.OTHERS], args.data_dir, default_cache_dir())
+        origin = provenance("python -m benchmarks damping --experiments kept")
+        store.write(kept.CELL, spec=kept.SPEC, result=kept.measure(paths), provenance=origin)
     return print_section(section(store))
 
 
@@ -55,5 +60,5 @@ def _run_scales(args: argparse.Namespace, store: Store) -> None:
 
 def section(store: Store) -> Section | None:
     """What is stored; None if there is nothing."""
-    blocks = [*levenberg.blocks(store), *scales_report.blocks(store)]
+    blocks = [*levenberg.blocks(store), *scales_report.blocks(store), *kept.blocks(store)]
     return Section("Damping of the natural gradient", blocks) if blocks else None
