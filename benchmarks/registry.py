@@ -91,6 +91,12 @@ BENCHMARKS = {
     "network_cost": Benchmark(
         "costs.network_cost", "Cost of the natural gradient.", "costs.network_cost"
     ),
+    "measured_radius": Benchmark(
+        "costs.measured_radius",
+        "How far steps go if the radius is measured seldom.",
+        "costs.measured_radius",
+        repeats=True,
+    ),
     "posterior_cost": Benchmark(
         "costs.posterior_cost",
         "Time and memory of a posterior by rows and widths.",
