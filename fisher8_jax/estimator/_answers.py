@@ -60,7 +60,7 @@ class Predicts(ShowsResults):
     scaler_: TargetScaler
     target_shape_: tuple[int, ...]
     params_: Any
-    knower_: Any
+    reference_params_: Any
     knowledge_: Knowledge
     known_variance_: np.ndarray
     calibration_: Calibration
@@ -278,7 +278,7 @@ class Predicts(ShowsResults):
         return columns_of_array(array)
 
     def _ensemble(self) -> Ensemble:
-        return Ensemble(self.params_, self.knower_, self.knowledge_, self.calibration_)
+        return Ensemble(self.params_, self.reference_params_, self.knowledge_, self.calibration_)
 
     def _moments_of(self, columns: list[TableColumn]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation for columns that are checked already."""

@@ -32,7 +32,7 @@ from fisher8_jax.estimator._setup import check_setup
 from fisher8_jax.estimator._training import (
     Rows,
     best_candidate,
-    choose_knower,
+    choose_reference,
     train_candidates,
     train_on,
 )
@@ -193,7 +193,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
         rows = Rows(self.encoder_.transform(columns), targets, is_present, weights)
         seed = check_random_state(self.random_state).randint(2**31)
         candidates = train_candidates(rows, self.encoder_.is_bin(), likelihoods, setup, seed)
-        best, self.knower_ = best_candidate(candidates), choose_knower(candidates)
+        best, self.reference_params_ = best_candidate(candidates), choose_reference(candidates)
         self.target_shape_ = targets.shape[1:]
         self.family_, self.methods_, self.scaler_ = best.family, best.methods, best.scaler
         self._keep(best.params, Memory(rows, self.encoder_.outside(columns), best.held_out), seed)
@@ -287,7 +287,7 @@ class Fisher8Regressor(RegressorMixin, Predicts):
     def _keep(self, params: Any, memory: Memory, seed: int) -> None:
         """Trained members, how wide their mixture is, what they know, and their rows."""
         network, likelihood = self._network(), find_likelihood(self.family_, self.family)
-        known = knowledge, self.known_variance_ = know(network, self.knower_, memory.rows)
+        known = knowledge, self.known_variance_ = know(network, self.reference_params_, memory.rows)
         if self.shrink_variance:
             found = calibrate(network, likelihood, params, memory, self.scaler_, known)
         else:

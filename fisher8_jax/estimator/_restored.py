@@ -28,9 +28,8 @@ def check_restored(estimator: Any) -> None:
         raise ArtifactError(f"the shape of a target is {shape}, not that of a number or a vector.")
     widths = _check_columns(estimator), *hidden, _outputs(estimator.family_, shape)
     members = _check_layers(estimator.params_, widths)
-    _check_layers(
-        [{name: leaf[None] for name, leaf in one.items()} for one in estimator.knower_], widths
-    )
+    reference = estimator.reference_params_
+    _check_layers([{name: leaf[None] for name, leaf in one.items()} for one in reference], widths)
     _check_array("scaler/shift", estimator.scaler_.shift, shape)
     _check_array("scaler/scale", estimator.scaler_.scale, shape)
     _check_positive("scaler/scale", estimator.scaler_.scale)

@@ -55,7 +55,7 @@ def write_estimator(estimator: Any, path: str | Path, *, with_rows: bool) -> Non
     }
     trees = {
         "layers": estimator.params_,
-        "knower": estimator.knower_,
+        "reference": estimator.reference_params_,
         "scaler": {"shift": estimator.scaler_.shift, "scale": estimator.scaler_.scale},
         "held_out_nll": estimator.held_out_nll_,
         "calibration": estimator.calibration_._asdict(),
@@ -82,9 +82,9 @@ def read_estimator(cls: type[Estimator], artifact: Artifact) -> Estimator:
     if _NOT_SAVED in config["settings"]:
         raise ArtifactError(f"it sets `{_NOT_SAVED}`.")
     estimator: Any = cls(**_with_methods(config["settings"]))
-    estimator.params_, estimator.knower_ = (
+    estimator.params_, estimator.reference_params_ = (
         [trees[name][str(index)] for index in range(len(trees[name]))]
-        for name in ("layers", "knower")
+        for name in ("layers", "reference")
     )
     estimator.scaler_ = TargetScaler(trees["scaler"]["shift"], trees["scaler"]["scale"])
     estimator.held_out_nll_ = trees["held_out_nll"]

@@ -203,7 +203,7 @@ def _without_failures(one: Candidate, candidates: list[Candidate]) -> Candidate:
     )
 
 
-def choose_knower(candidates: list[Candidate]) -> chex.ArrayTree:
+def choose_reference(candidates: list[Candidate]) -> chex.ArrayTree:
     """The network whose posterior says what is unfamiliar: the first of the best without bins.
 
     To one with bins a row between two knots is as unfamiliar as one in a gap of the data.

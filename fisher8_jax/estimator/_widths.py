@@ -41,7 +41,7 @@ class Ensemble(NamedTuple):
 
     params: chex.ArrayTree
     """Members first."""
-    knower: chex.ArrayTree
+    reference: chex.ArrayTree
     """The network that the knowledge belongs to."""
     knowledge: Knowledge
     calibration: Calibration
@@ -63,7 +63,7 @@ class Widths(NamedTuple):
 
 def variance_of(network: DenseNetwork, ensemble: Ensemble, inputs: Array, outside: Array) -> Array:
     """The posterior variance of the raw locations, (rows, targets)."""
-    variance = posterior_variance(network, ensemble.knower, ensemble.knowledge, inputs)
+    variance = posterior_variance(network, ensemble.reference, ensemble.knowledge, inputs)
     return variance + outside[:, None] ** 2
 
 
@@ -94,9 +94,9 @@ def find_widths(network: DenseNetwork, ensemble: Ensemble, inputs: Array, outsid
 
 
 def _beyond_members(network: DenseNetwork, ensemble: Ensemble, inputs: Array) -> Array:
-    """How far the location of the knower is from those of the members; 0 between them."""
+    """How far the location of the reference is from those of the members; 0 between them."""
     of_members = jax.vmap(lambda params: network.locations(params, inputs)[0])(ensemble.params)
-    own = network.locations(ensemble.knower, inputs)[0]
+    own = network.locations(ensemble.reference, inputs)[0]
     above, below = own - jnp.max(of_members, axis=0), jnp.min(of_members, axis=0) - own
     return jnp.maximum(jnp.maximum(above, below), 0)
 

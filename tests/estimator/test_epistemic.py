@@ -153,7 +153,7 @@ def test_information_is_large_where_little_is_known_and_noise_is_small():
 def test_a_member_alone_knows_what_the_first_of_several_knows():
     inputs, targets = make_table()
     model = Fisher8Regressor(**SETTINGS).fit(inputs, targets)
-    again, known = know(model._network(), model.knower_, model.memory_.rows)
+    again, known = know(model._network(), model.reference_params_, model.memory_.rows)
     assert isinstance(again, Knowledge)
     np.testing.assert_allclose(again.anchors, model.knowledge_.anchors)
     assert jnp.isfinite(known).all()
@@ -166,16 +166,16 @@ def test_a_smooth_network_beyond_all_members_widens_what_is_unfamiliar(shift):
     model = Fisher8Regressor(**SETTINGS).fit(inputs, targets)
     rows = np.geomspace(0.1, 10, len(inputs), dtype=np.float32)[:, None] * model.memory_.rows.inputs
     network, ensemble, inside = model._network(), model._ensemble(), np.zeros(len(rows))
-    params = [*ensemble.knower]
+    params = [*ensemble.reference]
     bias = params[-1]["bias"] + np.array([shift, 0.0], np.float32)
-    moved = ensemble._replace(knower=[*params[:-1], {**params[-1], "bias": bias}])
+    moved = ensemble._replace(reference=[*params[:-1], {**params[-1], "bias": bias}])
     found = find_widths(network, moved, rows, inside).added
-    variance = posterior_variance(network, ensemble.knower, ensemble.knowledge, rows)[:, 0]
+    variance = posterior_variance(network, ensemble.reference, ensemble.knowledge, rows)[:, 0]
     means = np.stack([
         network(jax.tree.map(lambda leaf, m=m: leaf[m], ensemble.params), rows).mean
         for m in range(len(ensemble.params[-1]["bias"]))
     ])  # fmt: skip
-    own = network(moved.knower, rows).mean
+    own = network(moved.reference, rows).mean
     distance = np.maximum(own - means.max(0), 0) + np.maximum(means.min(0) - own, 0)
     excess = np.maximum(variance - ensemble.knowledge.level, 0)
     assert 0 < np.mean(excess > 0) < 1
